@@ -1,0 +1,3 @@
+"""Slurm clusters on Kubernetes."""
+
+__version__ = "0.1.0"

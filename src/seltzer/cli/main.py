@@ -1,0 +1,50 @@
+"""The `seltzer` command, also installed as `kubectl-slurm`."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from seltzer import __version__
+from seltzer.cli import demo, sandbox
+from seltzer.errors import SeltzerError
+
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+
+
+def build() -> App:
+    app = App(
+        "seltzer",
+        help="Slurm clusters on Kubernetes.",
+        version=__version__,
+        help_format="markdown",
+        suppress_keyboard_interrupt=False,
+    )
+    app.command(sandbox.app)
+    app.command(demo.demo)
+    app.register_install_completion_command("--install-completion")
+    return app
+
+
+def main() -> None:
+    """Run one command; every way that it can fail ends in one line and an exit code."""
+    errors = Console(stderr=True, highlight=False)
+    try:
+        build()(exit_on_error=False, print_error=False, result_action="return_value")
+    except (SeltzerError, CycloptsError) as error:
+        # Usage errors exit with 2, as those of most commands do.
+        errors.print(f"[red]error:[/] {_one_line(error)}", soft_wrap=True, markup=True)
+        sys.exit(2 if isinstance(error, CycloptsError) else 1)
+    except KeyboardInterrupt:
+        errors.print("interrupted; nothing is lost: run the same command again, or 'seltzer sandbox down'")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
+        sys.exit(1)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text.replace("[", r"\[")

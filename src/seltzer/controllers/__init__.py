@@ -1,0 +1,1 @@
+"""One small module per kind, each the same way: observe, plan, act, report."""

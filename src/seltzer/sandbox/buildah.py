@@ -1,0 +1,122 @@
+"""buildah with a storage of its own in the cache; the machine's containers and mounts stay as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from seltzer.sandbox import shell
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Killed as soon as our thread is gone, with everything below it, and whatever was mounted goes with the namespace:
+# buildah itself leaves mounts behind when it is interrupted, and some when it isn't.
+CONFINED = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
+)
+# buildah keeps a cache of its own where the machine's containers live, wherever its storage is: show it another place.
+_ELSEWHERE = 'mkdir -p /var/lib/containers && mount --bind "$HIDE" /var/lib/containers && unset HIDE && exec "$@"'
+
+
+class Buildah:
+    """One storage folder. Several builds may run in it at once; one process at a time may use it (see images.py)."""
+
+    def __init__(self, folder: Path, logs: Path) -> None:
+        self.folder = folder
+        self.scratch = folder / "tmp"
+        self._logs = logs
+
+    def open(self) -> None:
+        """Clear away what an interrupted build left: its working containers, temporary files, notes of mounts."""
+        for leftover in (self.scratch, self.folder / "run"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for folder in (self.scratch, self.folder / "var"):
+            folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / "root").exists():
+            self.run("rm", "--all", doing="clearing up after an earlier build", log="storage", deadline=120)
+
+    def run(self, *arguments: str | Path, doing: str, log: str, deadline: float) -> str:
+        """Run one buildah command; what it says is in the log file `images-<log>.log`."""
+        return shell.run(
+            [
+                *(*CONFINED, "sh", "-c", _ELSEWHERE, "sh"),
+                *("buildah", "--root", self.folder / "root", "--runroot", self.folder / "run"),
+                *("--storage-driver", "overlay"),
+                *arguments,
+            ],
+            doing=doing,
+            log=self.log(log),
+            deadline=deadline,
+            env={"TMPDIR": str(self.scratch), "HIDE": str(self.folder / "var")},
+        )
+
+    def log(self, name: str) -> Path:
+        return self._logs / f"images-{name}.log"
+
+    def tags(self) -> set[str]:
+        """The names of all images in the storage."""
+        listed = self.run(
+            *("images", "--noheading", "--format", "{{.Name}}:{{.Tag}}"),
+            doing="listing the images that are built",
+            log="storage",
+            deadline=60,
+        )
+        return set(listed.split())
+
+
+class Together:
+    """Jobs that run side by side; when one fails, or on Ctrl-C, the programs that the others run are ended."""
+
+    def __init__(self, workers: int) -> None:
+        self._threads: set[int] = set()
+        self._pool = ThreadPoolExecutor(workers, initializer=lambda: self._threads.add(threading.get_native_id()))
+        self._futures: list[Future[object]] = []
+
+    def start(self, job: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        future = self._pool.submit(job, *args, **kwargs)
+        self._futures.append(future)  # type: ignore[arg-type]
+        return future
+
+    def stop(self) -> None:
+        for future in self._futures:
+            future.cancel()
+        while wait(self._futures, timeout=0.1).not_done:
+            for thread in self._threads:
+                _kill_children(thread)
+
+
+@contextmanager
+def together(workers: int) -> Iterator[Together]:
+    """Wait for all jobs at the end; raise what the first failed one raised."""
+    jobs = Together(workers)
+    try:
+        yield jobs
+        for future in jobs._futures:
+            future.result()
+    except BaseException:
+        jobs.stop()
+        raise
+    finally:
+        jobs._pool.shutdown()
+
+
+def _kill_children(thread: int) -> None:
+    """Kill the programs that one thread of ours has started, and no others."""
+    try:
+        children = Path(f"/proc/self/task/{thread}/children").read_text().split()
+    except FileNotFoundError:
+        return
+    for child in children:
+        try:
+            os.kill(int(child), signal.SIGKILL)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,124 @@
+"""The cgroups of a sandbox: one per node, so that a node can be frozen and nothing of it is left behind.
+
+Works with the unified hierarchy (v2) and with one hierarchy per controller (v1). Every sandbox has one folder below the
+root of each hierarchy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+from seltzer.errors import SeltzerError
+
+REMOVE_DEADLINE = 5.0
+
+
+def hierarchies(mountinfo: str) -> tuple[Path, ...]:
+    """Where the hierarchies are mounted that kubelet and runc use: all of v1, or the one of v2."""
+    first: list[Path] = []
+    unified: list[Path] = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        kind, point = after.split()[0], Path(before.split()[4])
+        if kind == "cgroup":
+            first.append(point)
+        elif kind == "cgroup2":
+            unified.append(point)
+    # Beside v1 hierarchies a mounted v2 one has no controllers, and nobody puts anything there.
+    return tuple(dict.fromkeys(first or unified))
+
+
+class Cgroups:
+    """The cgroups of one sandbox, by their paths below its own folder: "hub", "n1", "n1/sys"."""
+
+    def __init__(self, sandbox: str, mounts: tuple[Path, ...] | None = None) -> None:
+        self.name = f"seltzer-{sandbox}"
+        self._mounts = mounts if mounts is not None else hierarchies(Path("/proc/self/mountinfo").read_text())
+        if not self._mounts:
+            raise SeltzerError("this machine has no cgroups mounted at /sys/fs/cgroup; mount them and try again")
+        self.unified = (self._mounts[0] / "cgroup.controllers").exists()
+
+    def create(self, path: str) -> None:
+        """Make the cgroup in every hierarchy, with all controllers that its parents have."""
+        for mount in self._mounts:
+            above = mount
+            for part in (self.name, *path.split("/")):
+                self._hand_down(above)
+                (above / part).mkdir(exist_ok=True)
+                above = above / part
+                self._inherit_cpuset(above)
+
+    def _hand_down(self, above: Path) -> None:
+        """v2: children have only the controllers that their parent lets them have."""
+        if not self.unified:
+            return
+        for controller in (above / "cgroup.controllers").read_text().split():
+            # Some controllers can't be handed down everywhere (rdma, misc); Kubernetes doesn't need those.
+            with contextlib.suppress(OSError):
+                (above / "cgroup.subtree_control").write_text(f"+{controller}")
+
+    def _inherit_cpuset(self, here: Path) -> None:
+        """v1: a new cpuset is empty, and nothing can run in it."""
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            file = here / name
+            if not self.unified and file.exists() and not file.read_text().strip():
+                file.write_text((here.parent / name).read_text())
+
+    def join_files(self, path: str) -> tuple[Path, ...]:
+        """Files into which a process writes 0 to move itself into the cgroup."""
+        return tuple(mount / self.name / path / "cgroup.procs" for mount in self._mounts)
+
+    def freeze(self, path: str, frozen: bool) -> None:
+        """Stop or continue every process in the cgroup and below it; returns when the kernel says it is so."""
+        file, words = self._freezer(path)
+        file.write_text(words[frozen])
+        deadline = time.monotonic() + 5
+        while self.frozen(path) != frozen:
+            if time.monotonic() > deadline:
+                raise SeltzerError(f"the kernel did not {'freeze' if frozen else 'thaw'} {file.parent} within 5 s")
+            time.sleep(0.01)
+
+    def frozen(self, path: str) -> bool:
+        file, words = self._freezer(path)
+        if self.unified:
+            events = file.parent / "cgroup.events"
+            return events.exists() and "frozen 1" in events.read_text()
+        return file.exists() and file.read_text().strip() == words[True]
+
+    def _freezer(self, path: str) -> tuple[Path, tuple[str, str]]:
+        if self.unified:
+            return self._mounts[0] / self.name / path / "cgroup.freeze", ("0", "1")
+        for mount in self._mounts:
+            file = mount / self.name / path / "freezer.state"
+            if file.exists() or mount.name == "freezer":
+                return file, ("THAWED", "FROZEN")
+        raise SeltzerError("this machine has no freezer cgroup, which 'node freeze' needs")
+
+    def exists(self) -> bool:
+        return any((mount / self.name).exists() for mount in self._mounts)
+
+    def remove(self, path: str = "") -> None:
+        """Remove the cgroup and all below it, waiting for processes that are on their way out."""
+        deadline = time.monotonic() + REMOVE_DEADLINE
+        for mount in self._mounts:
+            top = mount / self.name / path
+            while top.exists() and not _remove_tree(top):
+                if time.monotonic() > deadline:
+                    raise SeltzerError(f"processes are still running in {top}; see its cgroup.procs")
+                time.sleep(0.02)
+
+
+def _remove_tree(top: Path) -> bool:
+    """Remove from the bottom up; tell whether all of it went."""
+    try:
+        children = [entry for entry in top.iterdir() if entry.is_dir()]
+        if not all([_remove_tree(child) for child in children]):
+            return False
+        top.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

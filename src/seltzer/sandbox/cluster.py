@@ -1,0 +1,245 @@
+"""One sandbox: bring it up, repair it, take it down. Every step looks first and does only what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from seltzer.errors import SeltzerError
+from seltzer.progress import Progress
+from seltzer.sandbox import components, manifests, namespaces, network, pki, template
+from seltzer.sandbox.apiserver import ApiServer, node_conditions
+from seltzer.sandbox.cgroups import Cgroups
+from seltzer.sandbox.components import Component
+from seltzer.sandbox.layout import Layout, Spec
+from seltzer.sandbox.processes import Record, Registry, Spawn, wait_gone
+
+READY_DEADLINE = 120.0
+_POLL = 0.02
+
+
+class Sandbox:
+    """A sandbox that exists: its spec is on disk. Its state is what the kernel says, never what we remember."""
+
+    def __init__(self, layout: Layout, spec: Spec) -> None:
+        self.layout = layout
+        self.spec = spec
+        self.registry = Registry(layout.records)
+        self.cgroups = Cgroups(layout.name)
+        self.binaries = Path(spec.binaries)
+        self._started: set[str] = set()
+
+    @property
+    def numbers(self) -> list[int]:
+        return list(range(1, self.spec.nodes + 1))
+
+    def hub(self) -> Record:
+        """The hub's init; everything of a sandbox lives below it."""
+        record = self.registry.get("hub")
+        if record is None:
+            name = self.layout.name
+            raise SeltzerError(f"sandbox {name!r} is not up; start it with 'seltzer sandbox up{_name_flag(name)}'")
+        return record
+
+    def api(self) -> ApiServer:
+        return ApiServer(self.layout.pki, self.spec.port)
+
+    # --- up -------------------------------------------------------------------------------------------------------
+
+    def bring_up(self, progress: Progress) -> None:
+        """Start what doesn't run. Safe to interrupt anywhere and to call again."""
+        with progress.step("keys and certificates"):
+            self._write_credentials()
+        with progress.step("API server"):
+            self._start_hub()
+            self._run_in_hub(components.etcd(self.layout))
+            self._run_in_hub(components.apiserver(self.layout))
+            self._start_forwarder()
+            with ThreadPoolExecutor(self.spec.nodes) as pool:
+                # The nodes' own programs start while the API server does: it is the slowest of all.
+                _join([pool.submit(self.start_node, number) for number in self.numbers])
+            self._wait("the API server is not ready", self._api_is_ready, "kube-apiserver")
+        with progress.step(f"{self.spec.nodes} nodes Ready"):
+            self._run_in_hub(components.controller_manager(self.layout))
+            self._run_in_hub(components.scheduler(self.layout))
+            api = self.api()
+            for manifest in manifests.all_of_them():
+                api.apply(manifest)
+            self._run_in_hub(components.volumes(self.layout))
+            self._wait("not every node is Ready", partial(self._nodes_are_ready, api), "n1/kubelet")
+        with progress.step("DNS answers"):
+            self._wait("the cluster's DNS does not answer", self._dns_answers, "n1/kubelet")
+
+    def _write_credentials(self) -> None:
+        layout = self.layout
+        authority = pki.Authority(layout.pki, "ca")
+        front_proxy = pki.Authority(layout.pki, "front-proxy-ca")
+        authority.create()
+        front_proxy.create()
+        front_proxy.issue("front-proxy-client", "front-proxy-client")
+        pki.create_signing_key(layout.pki, "service-accounts")
+        service = "kubernetes.default.svc"
+        hosts = (
+            "127.0.0.1",
+            network.HUB,
+            network.API_SERVICE,
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            service,
+        )
+        authority.issue("apiserver", "kube-apiserver", hosts=(*hosts, f"{service}.cluster.local"))
+        authority.issue("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
+        authority.issue("admin", "admin", "system:masters")
+        inside = f"https://{network.HUB}:{network.API_PORT}"
+        users = ("kube-controller-manager", "kube-scheduler", "kube-proxy")
+        for user in users:
+            authority.issue(user, f"system:{user}")
+            self._kubeconfig(layout.config / f"{user}.kubeconfig", authority, user, inside)
+        authority.issue("volumes", "sandbox:volumes")
+        self._kubeconfig(layout.config / "volumes.kubeconfig", authority, "volumes", inside)
+        for number in self.numbers:
+            node, folder = f"n{number}", layout.node(number) / "config"
+            folder.mkdir(parents=True, exist_ok=True)
+            authority.issue(node, f"system:node:{node}", "system:nodes", (node, network.node_address(number)))
+            self._kubeconfig(folder / "kubelet.kubeconfig", authority, node, inside)
+            self._kubeconfig(folder / "kube-proxy.kubeconfig", authority, "kube-proxy", inside)
+        self._kubeconfig(layout.kubeconfig, authority, "admin", f"https://127.0.0.1:{self.spec.port}")
+
+    def _kubeconfig(self, path: Path, authority: pki.Authority, user: str, server: str) -> None:
+        pki.write_private(path, pki.kubeconfig(authority, user, server, self.layout.context))
+
+    def _start_hub(self) -> None:
+        if self.registry.get("hub"):
+            return
+        # Whatever is left of an earlier life, before a reboot or a crash, would be in the way.
+        self.cgroups.remove()
+        self.cgroups.create("hub")
+        machine = self._machine("hub", self.layout.folder)
+        record = self.registry.start_init("hub", namespaces.hub(machine, self.layout.volumes))
+        network.set_up_hub(record.pid)
+
+    def _start_forwarder(self) -> None:
+        if self.registry.get("forward"):
+            return
+        with network.listen(self.spec.port) as listener:
+            component = components.forward(listener.fileno())
+            self._start("forward", self._spawn(component, self.hub().pid, "hub", (listener.fileno(),)))
+
+    def _run_in_hub(self, component: Component) -> None:
+        if not self.registry.get(component.name):
+            self._start(component.name, self._spawn(component, self.hub().pid, "hub"))
+
+    def start_node(self, number: int) -> None:
+        """Bring up one node: its namespaces, its link, its programs; whichever of them is missing."""
+        name = f"n{number}"
+        folder = self.layout.node(number)
+        hub = self.hub()
+        record = self.registry.get(name)
+        if record is None:
+            # Like a machine that was switched on: /run is empty, and so are the cgroups (the kubelet would
+            # spend seconds on each that is left over).
+            self.cgroups.remove(name)
+            shutil.rmtree(folder / "run", ignore_errors=True)
+            for inner in ("run", "varlib", "varlog"):
+                (folder / inner).mkdir(parents=True, exist_ok=True)
+            self.cgroups.create(f"{name}/sys")
+            template.take(Path(self.spec.template), folder / "varlib" / "containerd")
+            record = self.registry.start_init(name, namespaces.node(self._machine(name, folder), hub.pid))
+            network.link_node(hub.pid, record.pid, number, self.numbers)
+        containerd = components.containerd(self.layout, number, self.binaries)
+        self._run_on_node(record, name, containerd)
+        self._run_on_node(record, name, components.kube_proxy(self.layout, number))
+        # The kubelet ends when it finds no containerd.
+        socket = folder / "run" / "containerd" / "containerd.sock"
+        self._wait(f"{name}'s containerd does not start", socket.exists, containerd.name)
+        self._run_on_node(record, name, components.kubelet(self.layout, number, f"/{self.cgroups.name}/{name}"))
+
+    def _run_on_node(self, node: Record, name: str, component: Component) -> None:
+        if not self.registry.get(component.name):
+            for path, content in component.files:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content)
+            self._start(component.name, self._spawn(component, node.pid, f"{name}/sys"))
+
+    def _start(self, name: str, spawn: Spawn) -> None:
+        self.registry.start(name, spawn)
+        self._started.add(name)
+
+    def _machine(self, name: str, folder: Path) -> namespaces.Machine:
+        cgroup = "hub" if name == "hub" else f"{name}/sys"
+        join = self.cgroups.join_files(cgroup)
+        host = f"{self.layout.name}-{name}"
+        return namespaces.Machine(host, folder, self.binaries / "pause", self.layout.log(name), join)
+
+    def _spawn(self, component: Component, inside: int, cgroup: str, pass_fds: tuple[int, ...] = ()) -> Spawn:
+        path = f"{self.binaries}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+        return Spawn(
+            component.command,
+            self.layout.log(component.name),
+            self.cgroups.join_files(cgroup),
+            inside=inside,
+            env={"PATH": path},
+            pass_fds=pass_fds,
+        )
+
+    def _api_is_ready(self) -> bool:
+        return self.api().ready()
+
+    def _nodes_are_ready(self, api: ApiServer) -> bool:
+        conditions = node_conditions(api)
+        return all(conditions.get(f"n{number}") == "True" for number in self.numbers)
+
+    def _dns_answers(self) -> bool:
+        return all(
+            record is not None and network.dns_answers(record.pid, "kubernetes.default.svc.cluster.local")
+            for record in (self.registry.get(f"n{number}") for number in self.numbers)
+        )
+
+    def _wait(self, complaint: str, true: Callable[[], bool], component: str) -> None:
+        until = time.monotonic() + READY_DEADLINE
+        while not true():
+            dead = [name for name in sorted(self._started) if self.registry.get(name) is None]
+            if dead:
+                raise SeltzerError(
+                    f"{dead[0]} ended; see {self.layout.log(dead[0])}, then run 'seltzer sandbox up' again"
+                )
+            if time.monotonic() > until:
+                raise SeltzerError(f"{complaint} after {READY_DEADLINE:.0f} s; see {self.layout.log(component)}")
+            time.sleep(_POLL)
+
+
+def take_down(layout: Layout) -> bool:
+    """End everything of a sandbox and remove its files; tell whether there was one."""
+    registry, cgroups = Registry(layout.records), Cgroups(layout.name)
+    names = registry.names()
+    records = [record for record in map(registry.get, names) if record is not None]
+    there = bool(records) or layout.folder.exists() or cgroups.exists()
+    for record in records:
+        record.kill()
+    # A frozen process dies only when it is thawed; it has its signal already and won't run another instruction.
+    for name in names:
+        if cgroups.frozen(name):
+            cgroups.freeze(name, False)
+    if not wait_gone(records, 10.0):
+        raise SeltzerError(f"processes of sandbox {layout.name!r} would not end: {[r.pid for r in records if r.alive]}")
+    cgroups.remove()
+    shutil.rmtree(layout.folder, ignore_errors=True)
+    if layout.folder.exists():
+        raise SeltzerError(f"{layout.folder} can't be removed; look what is mounted or open there")
+    return there
+
+
+def _name_flag(name: str) -> str:
+    return "" if name == "default" else f" --name {name}"
+
+
+def _join(futures: list[Future[None]]) -> None:
+    for error in [future.exception() for future in futures]:
+        if error is not None:
+            raise error

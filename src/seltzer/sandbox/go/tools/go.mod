@@ -1,0 +1,3 @@
+module seltzer.dev/sandbox/tools
+
+go 1.26.0

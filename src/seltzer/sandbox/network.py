@@ -1,0 +1,151 @@
+"""Addresses of a sandbox and the commands that give them out. All is inside namespaces: every sandbox has the same.
+
+The hub is a bridge with the control plane on it; each node is linked to it by a veth pair and owns a /24 for its pods.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+from seltzer.errors import SeltzerError
+
+HUB = "10.90.0.1"
+POD_RANGE = "10.91.0.0/16"
+SERVICE_RANGE = "10.96.0.0/16"
+API_SERVICE = "10.96.0.1"
+DNS_SERVICE = "10.96.0.10"
+API_PORT = 6443
+MOST_NODES = 100
+_CLONE_NEWNET = 0x40000000
+
+
+def node_address(number: int) -> str:
+    return f"10.90.0.{10 + number}"
+
+
+def pod_range(number: int) -> str:
+    return f"10.91.{number}.0/24"
+
+
+def set_up_hub(hub: int) -> None:
+    """The bridge. Runs on a new hub."""
+    _ip(hub, ["link add br0 type bridge", f"addr add {HUB}/24 dev br0", "link set br0 up", "link set lo up"])
+
+
+def link_node(hub: int, node: int, number: int, numbers: list[int]) -> None:
+    """Link a node to the hub and give it its addresses and its routes to the others. Runs on a new node."""
+    name = f"n{number}"
+    if name in links(hub):
+        # The link of the node's earlier life: the kernel clears namespaces away in its own time.
+        _ip(hub, [f"link del {name}"])
+    # Both ends are born in their namespaces: no link of ours ever shows up on the host.
+    _run(["ip", "link", "add", name, "netns", str(hub), "type", "veth", "peer", "name", "eth0", "netns", str(node)])
+    _ip(
+        hub,
+        [
+            f"link set {name} master br0 up",
+            f"route replace {pod_range(number)} via {node_address(number)}",
+        ],
+    )
+    _ip(
+        node,
+        [
+            "link set lo up",
+            f"addr add {node_address(number)}/24 dev eth0",
+            "link set eth0 up",
+            f"route add default via {HUB}",
+            *(f"route add {pod_range(n)} via {node_address(n)}" for n in numbers if n != number),
+        ],
+    )
+
+
+def add_routes(node: int, numbers: list[int]) -> None:
+    """Routes to the pods of nodes that came later."""
+    _ip(node, [f"route replace {pod_range(n)} via {node_address(n)}" for n in numbers])
+
+
+def set_link(hub: int, number: int, up: bool) -> None:
+    _ip(hub, [f"link set n{number} {'up' if up else 'down'}"])
+
+
+def links(hub: int) -> dict[str, bool]:
+    """The hub's links and whether each is administratively up."""
+    shown = _run(["nsenter", "--target", str(hub), "-n", "ip", "-oneline", "link", "show"])
+    found = {}
+    for line in shown.splitlines():
+        _, name, rest = line.split(":", 2)
+        flags = rest[rest.index("<") + 1 : rest.index(">")].split(",")
+        found[name.strip().split("@")[0]] = "UP" in flags
+    return found
+
+
+def dns_answers(node: int, name: str, deadline: float = 1.0) -> bool:
+    """Ask the cluster's DNS, as a program on that node would."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.rstrip(".").split("."))
+    query = b"\x5e\x17\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00\x00\x01\x00\x01"
+    try:
+        with socket_in(node) as asking:
+            asking.settimeout(deadline)
+            asking.connect((DNS_SERVICE, 53))
+            asking.send(query)
+            answer = asking.recv(512)
+    except OSError:
+        return False
+    return len(answer) > 12 and answer[:2] == query[:2] and answer[3] & 0x0F == 0 and answer[7] > 0
+
+
+def socket_in(process: int) -> socket.socket:
+    """A UDP socket in a process's network namespace. Only a passing thread enters it, so nothing of ours moves."""
+    made: list[socket.socket] = []
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def enter() -> None:
+        namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if libc.setns(namespace, _CLONE_NEWNET) == 0:
+                made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        finally:
+            os.close(namespace)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    if not made:
+        raise OSError(f"could not enter the network of process {process}")
+    return made[0]
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket on the host's loopback, for the forwarder; port 0 takes a free one."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError as error:
+        listener.close()
+        raise SeltzerError(
+            f"port {port} on 127.0.0.1 can't be had ({error.strerror}); choose another with --port"
+        ) from None
+    listener.listen(128)
+    return listener
+
+
+def _ip(inside: int, lines: list[str]) -> None:
+    if lines:
+        _run(["nsenter", "--target", str(inside), "-n", "ip", "-batch", "-"], "\n".join(lines) + "\n")
+
+
+def _run(command: list[str], stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=10, check=False)
+    if done.returncode != 0:
+        raise SeltzerError(f"setting up the sandbox's network: {done.stderr.strip().splitlines()[0]}")
+    return done.stdout
+
+
+def ip_is_there() -> bool:
+    return any((Path(folder) / "ip").exists() for folder in os.environ.get("PATH", "").split(":"))

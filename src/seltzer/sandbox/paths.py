@@ -1,0 +1,28 @@
+"""Where things live: what can be made again in the XDG cache, what a sandbox is now in the XDG state folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache() -> Path:
+    """Binaries and images, kept by the digest of what they were made from; safe to delete at any time."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def state() -> Path:
+    """The sandboxes that exist, and the log files."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def logs() -> Path:
+    folder = state() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _xdg(variable: str, default: str) -> Path:
+    # The XDG specification: a relative path in the variable is invalid and to be ignored.
+    base = Path(os.environ.get(variable, ""))
+    return (base if base.is_absolute() else Path.home() / default) / "seltzer"
