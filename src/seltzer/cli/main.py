@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
@@ -10,8 +11,10 @@ from rich.console import Console
 from seltzer import __version__
 from seltzer.cli import demo, sandbox
 from seltzer.errors import SeltzerError
+from seltzer.sandbox import paths
 
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+INTERNAL = 70  # EX_SOFTWARE
 
 
 def build() -> App:
@@ -43,6 +46,15 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
         sys.exit(1)
+    except Exception as error:
+        # A bug of ours. Whoever reports it needs the details; whoever meets it needs to know where they are.
+        log = paths.logs() / "crash.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"$ {' '.join(sys.argv)}\n{traceback.format_exc()}\n")
+        errors.print(
+            f"[red]error:[/] {_one_line(error)} ({type(error).__name__}, a bug in seltzer; see {log})", soft_wrap=True
+        )
+        sys.exit(INTERNAL)
 
 
 def _one_line(error: Exception) -> str:

@@ -6,11 +6,10 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from seltzer.sandbox import shell
 
@@ -74,39 +73,39 @@ class Buildah:
 
 
 class Together:
-    """Jobs that run side by side; when one fails, or on Ctrl-C, the programs that the others run are ended."""
+    """Jobs that run side by side; the `with` block ends when all of them have.
+
+    When one fails, or on Ctrl-C, the programs that the others run are ended, and what went wrong is raised.
+    """
 
     def __init__(self, workers: int) -> None:
         self._threads: set[int] = set()
         self._pool = ThreadPoolExecutor(workers, initializer=lambda: self._threads.add(threading.get_native_id()))
-        self._futures: list[Future[object]] = []
+        self._jobs: list[Future[Any]] = []
 
     def start(self, job: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         future = self._pool.submit(job, *args, **kwargs)
-        self._futures.append(future)  # type: ignore[arg-type]
+        self._jobs.append(future)
         return future
 
-    def stop(self) -> None:
-        for future in self._futures:
-            future.cancel()
-        while wait(self._futures, timeout=0.1).not_done:
+    def __enter__(self) -> Together:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                for job in wait(self._jobs, return_when=FIRST_EXCEPTION).done:
+                    job.result()
+        finally:
+            self._stop()
+            self._pool.shutdown()
+
+    def _stop(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+        while wait(self._jobs, timeout=0.1).not_done:
             for thread in self._threads:
                 _kill_children(thread)
-
-
-@contextmanager
-def together(workers: int) -> Iterator[Together]:
-    """Wait for all jobs at the end; raise what the first failed one raised."""
-    jobs = Together(workers)
-    try:
-        yield jobs
-        for future in jobs._futures:
-            future.result()
-    except BaseException:
-        jobs.stop()
-        raise
-    finally:
-        jobs._pool.shutdown()
 
 
 def _kill_children(thread: int) -> None:

@@ -16,7 +16,7 @@ REMOVE_DEADLINE = 5.0
 
 
 def hierarchies(mountinfo: str) -> tuple[Path, ...]:
-    """Where the hierarchies are mounted that kubelet and runc use: all of v1, or the one of v2."""
+    """Where the hierarchies are mounted, those of v1 first."""
     first: list[Path] = []
     unified: list[Path] = []
     for line in mountinfo.splitlines():
@@ -26,8 +26,8 @@ def hierarchies(mountinfo: str) -> tuple[Path, ...]:
             first.append(point)
         elif kind == "cgroup2":
             unified.append(point)
-    # Beside v1 hierarchies a mounted v2 one has no controllers, and nobody puts anything there.
-    return tuple(dict.fromkeys(first or unified))
+    # Beside v1 hierarchies a mounted v2 one has no controllers, yet runc makes cgroups in it as well.
+    return tuple(dict.fromkeys(first + unified))
 
 
 class Cgroups:
@@ -38,7 +38,7 @@ class Cgroups:
         self._mounts = mounts if mounts is not None else hierarchies(Path("/proc/self/mountinfo").read_text())
         if not self._mounts:
             raise SeltzerError("this machine has no cgroups mounted at /sys/fs/cgroup; mount them and try again")
-        self.unified = (self._mounts[0] / "cgroup.controllers").exists()
+        self.unified = (self._mounts[0] / "cgroup.controllers").exists()  # no v1 hierarchy before it: v2 alone
 
     def create(self, path: str) -> None:
         """Make the cgroup in every hierarchy, with all controllers that its parents have."""

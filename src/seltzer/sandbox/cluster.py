@@ -206,9 +206,7 @@ class Sandbox:
         while not true():
             dead = [name for name in sorted(self._started) if self.registry.get(name) is None]
             if dead:
-                raise SeltzerError(
-                    f"{dead[0]} ended; see {self.layout.log(dead[0])}, then run 'seltzer sandbox up' again"
-                )
+                raise SeltzerError(_why_it_ended(dead[0], self.layout.log(dead[0])))
             if time.monotonic() > until:
                 raise SeltzerError(f"{complaint} after {READY_DEADLINE:.0f} s; see {self.layout.log(component)}")
             time.sleep(_POLL)
@@ -233,6 +231,17 @@ def take_down(layout: Layout) -> bool:
     if layout.folder.exists():
         raise SeltzerError(f"{layout.folder} can't be removed; look what is mounted or open there")
     return there
+
+
+def _why_it_ended(name: str, log: Path) -> str:
+    """The usual cause is one that its log doesn't explain to anybody."""
+    if "too many open files" in "".join(log.read_text(errors="replace").splitlines(keepends=True)[-20:]):
+        limit = Path("/proc/sys/fs/inotify/max_user_instances")
+        return (
+            f"{name} ended: this machine allows {limit.read_text().strip()} inotify instances and a sandbox needs "
+            "about 40; take another one down, or raise fs.inotify.max_user_instances with sysctl"
+        )
+    return f"{name} ended; see {log}, then run 'seltzer sandbox up' again"
 
 
 def _name_flag(name: str) -> str:

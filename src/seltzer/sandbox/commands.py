@@ -13,7 +13,7 @@ import msgspec
 
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import cluster, faults, gobuild, images, layout, network, shell, template
+from seltzer.sandbox import cluster, faults, gobuild, images, layout, network, paths, shell, template
 from seltzer.sandbox.apiserver import node_conditions
 from seltzer.sandbox.cluster import Sandbox
 from seltzer.sandbox.layout import Layout, Spec
@@ -42,6 +42,7 @@ class Status:
     kubernetes: str
     server: str
     kubeconfig: str
+    kubectl: str
     stopped: list[str]
     nodes: list[NodeStatus]
 
@@ -55,7 +56,8 @@ def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> St
     with here.lock():
         spec = here.read()
         if spec is None or not Path(spec.binaries).exists() or Sandbox(here, spec).registry.get("hub") is None:
-            spec = _prepare(progress, here, spec, nodes, port)
+            with paths.alone("sandboxes"):
+                spec = _prepare(progress, here, spec, nodes, port)
         elif (nodes or spec.nodes) < spec.nodes:
             raise SeltzerError(f"sandbox {name!r} has {spec.nodes} nodes and can't shrink; take it down first")
         else:
@@ -163,6 +165,7 @@ def _status(sandbox: Sandbox) -> Status:
         gobuild.kubernetes_version(),
         f"https://127.0.0.1:{sandbox.spec.port}",
         str(sandbox.layout.kubeconfig),
+        str(sandbox.binaries / "kubectl"),
         stopped,
         nodes,
     )

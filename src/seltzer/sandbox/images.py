@@ -7,7 +7,6 @@ interrupted.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -21,7 +20,7 @@ from pathlib import Path
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer.sandbox import base, machine, paths
-from seltzer.sandbox.buildah import Buildah, Together, together
+from seltzer.sandbox.buildah import Buildah, Together
 from seltzer.sandbox.pool import Pool
 
 SLURM = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
@@ -79,11 +78,11 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
     recipes = _recipes(binaries)
     if not refresh and (ready := _ready(folder, recipes)):
         return ready
-    with _alone():
+    with paths.alone("images"):
         if not refresh and (ready := _ready(folder, recipes)):  # made while we waited for our turn
             return ready
         built = _build(progress, recipes, refresh)
-        target = folder / f"{_together(built)}.tar"
+        target = folder / f"{_digest(built)}.tar"
         with progress.step("pack the images"):
             _pool().pack({image.digest: image.name for image in built}, target)
         _prune(folder)
@@ -92,7 +91,7 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
 
 def build(progress: Progress, binaries: Path, *, refresh: bool = False) -> list[Image]:
     """Build all images into the storage, as far as they aren't there yet."""
-    with _alone():
+    with paths.alone("images"):
         return _build(progress, _recipes(binaries), refresh)
 
 
@@ -100,7 +99,7 @@ def _ready(folder: Path, recipes: list[Recipe]) -> Path | None:
     found = base.find(_folder())
     if found is None:
         return None
-    target = folder / f"{_together([recipe.image(found.image) for recipe in recipes])}.tar"
+    target = folder / f"{_digest([recipe.image(found.image) for recipe in recipes])}.tar"
     if not target.exists():
         return None
     os.utime(target)  # used now: the last to be dropped
@@ -123,7 +122,7 @@ def _build(progress: Progress, recipes: list[Recipe], refresh: bool) -> list[Ima
         if image.stored not in present or not pool.has(image.digest)
     ]
     if missing:
-        with _secrets(buildah) as secrets, together(WORKERS) as jobs:
+        with _secrets(buildah) as secrets, Together(WORKERS) as jobs:
             _start(progress, buildah, jobs, missing, secrets)
         _drop_old(buildah, images, present)
         pool.keep({image.digest for image in images})
@@ -249,7 +248,7 @@ def _prune(folder: Path) -> None:
         file.unlink()
 
 
-def _together(images: list[Image]) -> str:
+def _digest(images: list[Image]) -> str:
     lines = sorted(f"{image.name} {image.digest}\n" for image in images)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
@@ -265,12 +264,3 @@ def _folder() -> Path:
 
 def _pool() -> Pool:
     return Pool(paths.cache() / "images" / "pool")
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """One process at a time uses the storage. The kernel gives the lock back, however the process ends."""
-    paths.cache().mkdir(parents=True, exist_ok=True)
-    with (paths.cache() / "images.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

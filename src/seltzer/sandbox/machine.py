@@ -143,7 +143,7 @@ def pip_settings(env: Mapping[str, str] = os.environ, files: Iterable[Path] | No
 
 
 def _pip_files(env: Mapping[str, str]) -> list[Path]:
-    home = Path(env.get("HOME", "/root"))
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
     own = Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
     given = [Path(env["PIP_CONFIG_FILE"])] if env.get("PIP_CONFIG_FILE") else []
     return [Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf"), home / ".pip/pip.conf", own, *given]

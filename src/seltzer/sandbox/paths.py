@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,6 +23,15 @@ def logs() -> Path:
     folder = state() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """One process at a time makes things in the cache. The kernel gives the lock back, however the process ends."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _xdg(variable: str, default: str) -> Path:

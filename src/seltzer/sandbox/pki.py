@@ -58,8 +58,12 @@ class Authority:
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
-        builder = _builder(_subject(user, group), issuer.subject, key).add_extension(
-            x509.ExtendedKeyUsage(usages), critical=False
+        # Python 3.13 and newer refuse a certificate that does not name its issuer's key.
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
+        builder = (
+            _builder(_subject(user, group), issuer.subject, key)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(issuer_key, critical=False)
         )
         if hosts:
             builder = builder.add_extension(

@@ -1,12 +1,13 @@
 """The layers of all images, each kept once, and archives made of them.
 
 buildah can write an archive of one image only, and takes a second for each. Here every image is taken apart once, when
-it is built; an archive of many is then put together from files. The layers stay uncompressed: an archive is read on the
-machine that it was made on. The format is Docker's, which `ctr images import` and `docker load` both read.
+it is built; an archive of many is then put together from files. The layers stay uncompressed: an archive is read on
+the machine that it was made on. The format is Docker's, which `ctr images import` and `docker load` both read.
 """
 
 from __future__ import annotations
 
+import io
 import shutil
 import tarfile
 import tempfile
@@ -77,14 +78,12 @@ class Pool:
             if entry is None:
                 raise SeltzerError(f"the image {name} is not built; run 'seltzer sandbox up', which builds it")
             entries.append(Entry(entry.config, entry.layers, [name]))
-        scratch = target.with_name(".new.tar")
+        scratch = target.with_name(".new")
         with tarfile.open(scratch, "w") as tar:
+            content = msgspec.json.encode(entries)
             manifest = tarfile.TarInfo("manifest.json")
-            content = self._folder / "manifest.json"
-            content.write_bytes(msgspec.json.encode(entries))
-            manifest.size = content.stat().st_size
-            with content.open("rb") as file:
-                tar.addfile(manifest, file)
+            manifest.size = len(content)
+            tar.addfile(manifest, io.BytesIO(content))
             for name in sorted({name for entry in entries for name in entry.files}):
                 tar.add(self._folder / name, arcname=name)
         scratch.rename(target)

@@ -58,6 +58,8 @@ class Spawn:
     def start(self) -> subprocess.Popen[bytes]:
         words = [str(word) for word in self.command]
         if self.inside is not None:
+            # nsenter stays as the parent and ends with its child; with this the child ends with nsenter, too.
+            words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
             words = ["nsenter", "--target", str(self.inside), *(f"-{kind}" for kind in self.namespaces), "--", *words]
         environment = {**os.environ, **(self.env or {}), "JOIN": " ".join(str(file) for file in self.join)}
         self.log.parent.mkdir(parents=True, exist_ok=True)

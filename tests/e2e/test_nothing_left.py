@@ -1,0 +1,90 @@
+"""`down` leaves the machine as it was before `up`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.e2e.harness import Sandbox, succeed, until
+
+
+def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
+    before = machine()
+    succeed("sandbox", "up", "--name", spare, "--nodes", "2")
+    during = machine()
+    assert all(during[kind] - before[kind] for kind in ("processes", "namespaces", "cgroups", "files")), (
+        "it saw nothing"
+    )
+    assert during["links"] == before["links"], "no link of ours on the host"
+    assert during["rules"] == before["rules"], "no rule of ours on the host"
+    assert during["routes"] == before["routes"], "no route of ours on the host"
+    assert during["mounts"] == before["mounts"], "no mount of ours on the host"
+    # Faults must not keep anything alive: frozen processes take no signals, for example.
+    Sandbox(spare).command("node", "freeze", "n1")
+    Sandbox(spare).command("node", "cut", "n2")
+    succeed("sandbox", "down", "--name", spare)
+
+    left: dict[str, set[str]] = {}
+
+    def as_before() -> bool:
+        # The kernel clears namespaces away in its own time, and other programs of the machine come and go.
+        left.update({kind: things - before[kind] for kind, things in machine().items()})
+        return not any(left.values())
+
+    try:
+        until("nothing is left", as_before, deadline=10)
+    except AssertionError:
+        raise AssertionError(f"left behind: { {kind: things for kind, things in left.items() if things} }") from None
+
+
+def test_sandboxes_live_side_by_side(sandbox: Sandbox, spare: str) -> None:
+    succeed("sandbox", "up", "--name", spare, "--nodes", "1")
+    other = Sandbox(spare)
+    other.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "elsewhere"}})
+    assert sandbox.kubectl("get", "configmap", "elsewhere", check=False).code != 0
+    succeed("sandbox", "up", "--name", spare, "--nodes", "2")
+    assert other.ready("n2") == "True", "a sandbox can grow"
+    succeed("sandbox", "down", "--name", spare)
+    assert [sandbox.ready(node) for node in ("n1", "n2", "n3")] == ["True"] * 3
+
+
+def machine() -> dict[str, set[str]]:
+    """Everything of the machine that a sandbox could leave something in."""
+    return {
+        "processes": processes(),
+        "namespaces": set(output("lsns", "--noheadings", "--output", "NS,TYPE").splitlines()) | named_namespaces(),
+        "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "links": {line.split(":")[1] for line in output("ip", "-oneline", "link").splitlines()},
+        "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
+        "rules": rules(),
+        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()},
+        "files": {str(path) for path in (Path.home() / ".local/state/seltzer/sandboxes").glob("*")},
+    }
+
+
+def processes() -> set[str]:
+    """All but the kernel's own, this one and its children."""
+    found = set()
+    for line in output("ps", "-e", "-o", "pid=,ppid=,lstart=,args=").splitlines():
+        pid, parent, rest = line.split(None, 2)
+        if "2" not in (pid, parent) and parent != str(os.getpid()):
+            found.add(f"{pid} {rest}")
+    return found
+
+
+def named_namespaces() -> set[str]:
+    folder = Path("/run/netns")
+    return {str(path) for path in folder.iterdir()} if folder.exists() else set()
+
+
+def rules() -> set[str]:
+    found = set(output("nft", "list", "ruleset").splitlines())
+    if shutil.which("iptables-save"):
+        found |= {line for line in output("iptables-save").splitlines() if not line.startswith("#")}
+    return found
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
