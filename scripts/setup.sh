@@ -10,7 +10,7 @@ HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$repo/.venv
 
-# As in seltzer/sandbox/paths.py: a relative path in an XDG variable is to be ignored.
+# As in seltzer/paths.py: a relative path in an XDG variable is to be ignored.
 xdg() {
     local base=${!1:-}
     [[ $base == /* ]] || base=$HOME/$2

@@ -24,13 +24,16 @@ def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
     # Faults must not keep anything alive: frozen processes take no signals, for example.
     Sandbox(spare).command("node", "freeze", "n1")
     Sandbox(spare).command("node", "cut", "n2")
+    during = machine()
     succeed("sandbox", "down", "--name", spare)
 
     left: dict[str, set[str]] = {}
 
     def as_before() -> bool:
-        # The kernel clears namespaces away in its own time, and other programs of the machine come and go.
+        # The kernel clears namespaces away in its own time.
         left.update({kind: things - before[kind] for kind, things in machine().items()})
+        for kind in ("processes", "namespaces"):
+            left[kind] &= during[kind]  # what others of the machine have started since is theirs
         return not any(left.values())
 
     try:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from seltzer.errors import SeltzerError
 from seltzer.sandbox import base, demo, images, machine, shell
-from seltzer.sandbox.buildah import Together
 from seltzer.sandbox.images import Image, Recipe
 from seltzer.sandbox.machine import Source
 from seltzer.sandbox.pool import Entry, Pool
+from seltzer.sandbox.together import Together
 
 DEB822 = """\
 # The main archive

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seltzer.sandbox import paths
+from seltzer import paths
 
 
 def test_the_xdg_variables_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,10 +8,8 @@ import traceback
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
-from seltzer import __version__
-from seltzer.cli import demo, sandbox
+from seltzer import __version__, paths
 from seltzer.errors import SeltzerError
-from seltzer.sandbox import paths
 
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 INTERNAL = 70  # EX_SOFTWARE
@@ -25,8 +23,9 @@ def build() -> App:
         help_format="markdown",
         suppress_keyboard_interrupt=False,
     )
-    app.command(sandbox.app)
-    app.command(demo.demo)
+    # By name, so that a command imports what it needs and not what its neighbours need.
+    app.command("seltzer.cli.demo:demo", name="demo", help="Bring up a sandbox with Slurm in it and run a job.")
+    app.command("seltzer.cli.sandbox:app", name="sandbox", help="A real multi-node Kubernetes on this machine.")
     app.register_install_completion_command("--install-completion")
     return app
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,14 @@ class ApiServer:
     def close(self) -> None:
         self._connection.close()
 
-    def call(self, method: str, path: str, body: object = None, kind: str = "application/json") -> tuple[int, bytes]:
+    def call(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
         """Status and body; raises OSError or HTTPException where there was no answer."""
         try:
             content = None if body is None else json.dumps(body)
-            self._connection.request(method, path, content, {"Content-Type": kind, "Accept": "application/json"})
+            usual = {"Content-Type": "application/json", "Accept": "application/json"}
+            self._connection.request(method, path, content, {**usual, **(headers or {})})
             response = self._connection.getresponse()
             return response.status, response.read()
         except BaseException:
@@ -66,7 +70,7 @@ class ApiServer:
         metadata = manifest["metadata"]
         path = _PATHS[manifest["kind"]].format(namespace=metadata.get("namespace"))
         query = "?fieldManager=seltzer-sandbox&force=true"
-        kind = "application/apply-patch+yaml"
+        kind = {"Content-Type": "application/apply-patch+yaml"}
         try:
             status, body = self.call("PATCH", f"{path}/{metadata['name']}{query}", manifest, kind)
         except (OSError, http.client.HTTPException) as error:

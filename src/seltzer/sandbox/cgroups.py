@@ -33,8 +33,8 @@ def hierarchies(mountinfo: str) -> tuple[Path, ...]:
 class Cgroups:
     """The cgroups of one sandbox, by their paths below its own folder: "hub", "n1", "n1/sys"."""
 
-    def __init__(self, sandbox: str, mounts: tuple[Path, ...] | None = None) -> None:
-        self.name = f"seltzer-{sandbox}"
+    def __init__(self, name: str, mounts: tuple[Path, ...] | None = None) -> None:
+        self.name = name
         self._mounts = mounts if mounts is not None else hierarchies(Path("/proc/self/mountinfo").read_text())
         if not self._mounts:
             raise SeltzerError("this machine has no cgroups mounted at /sys/fs/cgroup; mount them and try again")

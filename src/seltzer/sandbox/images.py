@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import base, machine, paths
-from seltzer.sandbox.buildah import Buildah, Together
+from seltzer.sandbox import base, machine
+from seltzer.sandbox.buildah import Buildah
 from seltzer.sandbox.pool import Pool
+from seltzer.sandbox.together import Together
 
 SLURM = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
 BUILD_DEADLINE = 900.0
@@ -224,9 +226,9 @@ def _recipes(binaries: Path) -> list[Recipe]:
 
 
 def _sources(root: Path) -> dict[str, Path]:
-    """What the operator's image copies, by name. What the sandbox is built from is of no use in there."""
+    """What the operator's image copies, by name. It has no use for the sandbox, and no change of that changes it."""
     files = [root / name for name in ("LICENSE", "README.md", "pyproject.toml", "requirements.lock")]
-    unwanted = root / "src" / "seltzer" / "sandbox" / "go"
+    unwanted = root / "src" / "seltzer" / "sandbox"
     for file in (root / "src").rglob("*"):
         if file.is_file() and "__pycache__" not in file.parts and not file.is_relative_to(unwanted):
             files.append(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
-from seltzer.sandbox import paths
 from seltzer.sandbox.namespaces import HIDDEN
 
 DEFAULT_NAME = "default"
@@ -76,6 +77,11 @@ class Layout:
     @property
     def context(self) -> str:
         return f"seltzer-{self.name}"
+
+    @property
+    def cgroup(self) -> str:
+        """Sandboxes with one name and different state folders don't know of each other: their cgroups must not meet."""
+        return f"seltzer-{self.name}-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:6]}"
 
     def node(self, number: int) -> Path:
         return self.folder / "nodes" / f"n{number}"

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import paths, shell
+from seltzer.sandbox import shell
 
 IMPORT_DEADLINE = 300.0
 _CONFIG = """version = 4
