@@ -22,6 +22,7 @@ demo: setup ## Make a sandbox and run real Slurm in it
 .PHONY: test
 test: check ## Run all tests: what `check` does, then those that need a sandbox
 ifneq ($(slow_tests),)
+	@.venv/bin/seltzer sandbox prepare
 	@.venv/bin/pytest --timeout 900 --durations 10 --verbose $(slow_tests)
 endif
 

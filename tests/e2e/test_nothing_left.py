@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.e2e.harness import Sandbox, succeed, until
 
+from seltzer import paths
+
 
 def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
     before = machine()
@@ -63,7 +65,7 @@ def machine() -> dict[str, set[str]]:
         "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
         "rules": rules(),
         "cgroups": {str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()},
-        "files": {str(path) for path in (Path.home() / ".local/state/seltzer/sandboxes").glob("*")},
+        "files": {str(path) for path in (paths.state() / "sandboxes").glob("*")},
     }
 
 

@@ -50,6 +50,13 @@ def up(
 
 
 @app.command
+def prepare() -> None:
+    """Build all that a sandbox needs, without bringing one up: Kubernetes and the images."""
+    with Progress() as progress:
+        commands.prepare(progress)
+
+
+@app.command
 def down(
     *,
     name: Name = layout.DEFAULT_NAME,

@@ -72,14 +72,24 @@ def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> St
         return _status(sandbox)
 
 
+def prepare(progress: Progress) -> tuple[Path, Path]:
+    """Build what every sandbox needs, as far as it isn't there: the programs, and a template with the images."""
+    _check_machine()
+    with paths.alone("sandboxes"):
+        return _build(progress)
+
+
+def _build(progress: Progress) -> tuple[Path, Path]:
+    binaries = gobuild.build(progress)
+    return binaries, template.make(progress, binaries, images.archive(progress, binaries))
+
+
 def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | None, port: int | None) -> Spec:
     """Everything that has to be there before a sandbox starts: programs, images, folders, a free port."""
     if port is not None:
         network.listen(port).close()
-    binaries = gobuild.build(progress)
-    archive = images.archive(progress, binaries)
-    filled = template.make(progress, binaries, archive)
     here.make()
+    binaries, filled = _build(progress)
     chosen = port or (old.port if old else _free_port())
     if old is not None and old.template != str(filled):
         # The nodes' containerd roots stand on a template of other images: they start from the new one.
