@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,11 +26,15 @@ def logs() -> Path:
 
 
 @contextmanager
-def alone(name: str) -> Iterator[None]:
+def alone(name: str, say: Callable[[str], None]) -> Iterator[None]:
     """One process at a time makes things in the cache. The kernel gives the lock back, however the process ends."""
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another seltzer command that builds")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

@@ -12,6 +12,7 @@ NAME = "e2e"
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
+    seltzer("sandbox", "down", "--name", NAME)  # what a run that was killed has left may be made of old images
     succeed("sandbox", "up", "--name", NAME)
     yield Sandbox(NAME)
     succeed("sandbox", "down", "--name", NAME)

@@ -36,10 +36,22 @@ def test_status_tells_people_and_programs_the_same(sandbox: Sandbox) -> None:
     assert all(node["address"] in text for node in status["nodes"])
 
 
+def test_list_tells_which_sandboxes_run(sandbox: Sandbox) -> None:
+    listed = json.loads(succeed("sandbox", "list", "--output", "json"))
+    assert {"name": sandbox.name, "running": True} in listed
+    assert f"{sandbox.name} " in succeed("sandbox", "list")
+
+
 def test_kubectl_passes_its_words_and_its_exit_code_on(sandbox: Sandbox) -> None:
     shown = succeed("sandbox", "kubectl", "--name", sandbox.name, "get", "nodes", "-o", "name")
     assert shown.split() == ["node/n1", "node/n2", "node/n3"]
     assert seltzer("sandbox", "kubectl", "--name", sandbox.name, "get", "node", "n9").code == 1
+    helped = succeed("sandbox", "kubectl", f"--name={sandbox.name}", "get", "--help")
+    assert "--field-selector" in helped, "kubectl's help, not ours"
+    # Neither "--" nor an option behind it is ours.
+    show = ("--dry-run=client", "--output=jsonpath={.spec.containers[0].args}")
+    words = ("run", "a", "--image=x", *show, "--", "ls", "--name")
+    assert json.loads(succeed("sandbox", "kubectl", "--name", sandbox.name, *words)) == ["ls", "--name"]
 
 
 def test_the_kubeconfig_works_on_its_own(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -137,9 +149,10 @@ def test_an_unknown_node_is_refused(sandbox: Sandbox, fault: str) -> None:
         assert f"there is no node {node!r} in this sandbox; it has n1 to n3" in line
 
 
-@pytest.mark.parametrize("command", ["status", "kubeconfig", "node kill n1", "load x.tar", "logs", "kubectl get pods"])
+@pytest.mark.parametrize("command", ["status", "kubeconfig", "node kill n1", "load x.tar", "logs"])
 def test_a_sandbox_that_is_not_up_says_how_to_start_it(command: str) -> None:
     assert "seltzer sandbox up" in refused("sandbox", *command.split(), "--name", "nowhere")
+    assert "seltzer sandbox up" in refused("sandbox", "kubectl", "--name", "nowhere", "get", "pods")
 
 
 def test_a_taken_port_is_refused(spare: str) -> None:

@@ -23,6 +23,7 @@ def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
     assert during["rules"] == before["rules"], "no rule of ours on the host"
     assert during["routes"] == before["routes"], "no route of ours on the host"
     assert during["mounts"] == before["mounts"], "no mount of ours on the host"
+    assert during["settings"] == before["settings"], "no setting of the kernel changed"
     # Faults must not keep anything alive: frozen processes take no signals, for example.
     Sandbox(spare).command("node", "freeze", "n1")
     Sandbox(spare).command("node", "cut", "n2")
@@ -64,6 +65,7 @@ def machine() -> dict[str, set[str]]:
         "links": {line.split(":")[1] for line in output("ip", "-oneline", "link").splitlines()},
         "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
         "rules": rules(),
+        "settings": settings(),
         "cgroups": {str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()},
         "files": {str(path) for path in (paths.state() / "sandboxes").glob("*")},
     }
@@ -77,6 +79,19 @@ def processes() -> set[str]:
         if "2" not in (pid, parent) and parent != str(os.getpid()):
             found.add(f"{pid} {rest}")
     return found
+
+
+def settings() -> set[str]:
+    """The kernel's settings that are nobody's own. The kubelet likes to change some of them."""
+    found = set()
+    for folder in ("vm", "kernel"):
+        for path in sorted(Path("/proc/sys", folder).rglob("*")):
+            try:
+                found.add(f"{path}={path.read_text()}")
+            except OSError:
+                continue
+    changing = ("random/uuid", "ns_last_pid", "random/entropy_avail", "pty/nr", "perf_event_max")
+    return {setting for setting in found if not any(word in setting for word in changing)}
 
 
 def named_namespaces() -> set[str]:

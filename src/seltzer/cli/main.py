@@ -7,12 +7,14 @@ import traceback
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
+from rich.text import Text
 
 from seltzer import __version__, paths
 from seltzer.errors import SeltzerError
 
-INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
+USAGE = 2  # as most commands exit when they don't understand
 INTERNAL = 70  # EX_SOFTWARE
+INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
 def build() -> App:
@@ -32,30 +34,53 @@ def build() -> App:
 
 def main() -> None:
     """Run one command; every way that it can fail ends in one line and an exit code."""
-    errors = Console(stderr=True, highlight=False)
     try:
+        if sys.argv[1:3] == ["sandbox", "kubectl"] and sys.argv[3:] not in (["--help"], ["-h"]):
+            _kubectl(sys.argv[3:])
         build()(exit_on_error=False, print_error=False, result_action="return_value")
-    except (SeltzerError, CycloptsError) as error:
-        # Usage errors exit with 2, as those of most commands do.
-        errors.print(f"[red]error:[/] {_one_line(error)}", soft_wrap=True, markup=True)
-        sys.exit(2 if isinstance(error, CycloptsError) else 1)
+    except SeltzerError as error:
+        _fail(str(error), 1)
+    except CycloptsError as error:
+        _fail(str(error), USAGE)
     except KeyboardInterrupt:
-        errors.print("interrupted; nothing is lost: run the same command again, or 'seltzer sandbox down'")
-        sys.exit(INTERRUPTED)
+        line = "interrupted; nothing is lost: run the same command again, or 'seltzer sandbox down'"
+        _fail(line, INTERRUPTED, prefix="")
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
         sys.exit(1)
+    except OSError as error:
+        # The machine said no: a full disk, a folder that can't be written.
+        _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}{_crash_log()}", 1)
     except Exception as error:
-        # A bug of ours. Whoever reports it needs the details; whoever meets it needs to know where they are.
-        log = paths.logs() / "crash.log"
+        _fail(f"{error} ({type(error).__name__}, a bug in seltzer{_crash_log()})", INTERNAL)
+
+
+def _kubectl(words: list[str]) -> None:
+    """kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all."""
+    from seltzer.cli import sandbox
+    from seltzer.sandbox.layout import DEFAULT_NAME
+
+    name = DEFAULT_NAME
+    if words[:1] == ["--name"] and len(words) > 1:
+        name, words = words[1], words[2:]
+    elif words and words[0].startswith("--name="):
+        name, words = words[0].removeprefix("--name="), words[1:]
+    sandbox.kubectl(*words[words[:1] == ["--"] :], name=name)
+
+
+def _fail(message: str, code: int, prefix: str = "error: ") -> None:
+    line = Text.assemble((prefix, "red"), " ".join(message.split()))
+    Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True)
+    sys.exit(code)
+
+
+def _crash_log() -> str:
+    """Keep the details for whoever has to find out, and tell where they are."""
+    log = paths.state() / "logs" / "crash.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(f"$ {' '.join(sys.argv)}\n{traceback.format_exc()}\n")
-        errors.print(
-            f"[red]error:[/] {_one_line(error)} ({type(error).__name__}, a bug in seltzer; see {log})", soft_wrap=True
-        )
-        sys.exit(INTERNAL)
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text.replace("[", r"\[")
+    except OSError:
+        return ""
+    return f"; see {log}"

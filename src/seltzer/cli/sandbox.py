@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from enum import Enum
@@ -63,11 +64,18 @@ def down(
     every: Annotated[bool, Parameter(name="--all", negative="", help="Take all sandboxes down.")] = False,
 ) -> None:
     """Take a sandbox down: its processes, its network, its files; the machine is as it was before."""
+    failed = []
     for each in layout.existing() if every else [name]:
-        with Progress() as progress, progress.step(f"take down sandbox {each!r}"):
-            was_there = commands.down(each)
+        try:
+            with Progress() as progress, progress.step(f"take down sandbox {each!r}"):
+                was_there = commands.down(each)
+        except SeltzerError as error:
+            failed.append(str(error))
+            continue
         if not was_there:
             print(f"there was no sandbox {each!r}")
+    if failed:
+        raise SeltzerError("; ".join(failed))
 
 
 @app.command
@@ -80,6 +88,19 @@ def status(*, name: Name = layout.DEFAULT_NAME, output: OutputFlag = Output.text
     _show(found, output)
     if not found.up:
         sys.exit(1)
+
+
+@app.command(name="list")
+def list_(*, output: OutputFlag = Output.text) -> None:
+    """List the sandboxes on this machine, and whether each runs."""
+    found = commands.running()
+    if output is Output.json:
+        print(json.dumps([{"name": name, "running": running} for name, running in found.items()], indent=2))
+        return
+    for name, running in found.items():
+        print(f"{name:30} {'running' if running else 'stopped'}")
+    if not found:
+        print("no sandboxes; make one with 'seltzer sandbox up'", file=sys.stderr)
 
 
 @app.command
@@ -101,11 +122,13 @@ def kubectl(
     *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
     name: Name = layout.DEFAULT_NAME,
 ) -> None:
-    """Run kubectl on a sandbox, for example: `seltzer sandbox kubectl get pods -A`"""
+    """Run kubectl on a sandbox, for example: `seltzer sandbox kubectl get pods -A`
+
+    `--name` comes first: all words from kubectl's first one on are kubectl's.
+    """
     found = commands.find(name)
-    program = found.binaries / "kubectl"
     environment = {**os.environ, "KUBECONFIG": str(found.layout.kubeconfig)}
-    os.execve(program, ["kubectl", *arguments], environment)
+    os.execve(found.binaries / "kubectl", ["kubectl", *arguments], environment)
 
 
 @app.command
@@ -122,11 +145,14 @@ def logs(
     *,
     name: Name = layout.DEFAULT_NAME,
     tail: Annotated[int, Parameter(help="How many lines of each.")] = 20,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what is new.")] = False,
 ) -> None:
     """Print the newest log lines of a component such as kube-apiserver or n1/kubelet, or of all of them."""
     if tail < 0:
         raise SeltzerError("--tail takes a number of lines, 0 or more")
     files = commands.log_files(name, component)
+    if follow:
+        os.execvp("tail", ["tail", f"--lines={tail}", "--follow=name", "--retry", *map(str, files)])
     for file in files:
         if len(files) > 1:
             print(f"==> {file} <==")

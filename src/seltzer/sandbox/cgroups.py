@@ -7,16 +7,22 @@ root of each hierarchy.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from pathlib import Path
 
 from seltzer.errors import SeltzerError
 
+ROOT = Path("/sys/fs/cgroup")
+KILL_DEADLINE = 10.0
 REMOVE_DEADLINE = 5.0
+FREEZE_DEADLINE = 5.0
+_NEEDED = {"cpu", "cpuset", "memory", "pids"}  # by the kubelet, which ends without them
 
 
 def hierarchies(mountinfo: str) -> tuple[Path, ...]:
-    """Where the hierarchies are mounted, those of v1 first."""
+    """Where the hierarchies are mounted that Kubernetes uses: the unified one alone, or those of v1 first."""
     first: list[Path] = []
     unified: list[Path] = []
     for line in mountinfo.splitlines():
@@ -26,6 +32,8 @@ def hierarchies(mountinfo: str) -> tuple[Path, ...]:
             first.append(point)
         elif kind == "cgroup2":
             unified.append(point)
+    if ROOT in unified:
+        return (ROOT,)  # a v1 hierarchy beside it, as some VPN programs mount one, is not Kubernetes' business
     # Beside v1 hierarchies a mounted v2 one has no controllers, yet runc makes cgroups in it as well.
     return tuple(dict.fromkeys(first + unified))
 
@@ -49,6 +57,7 @@ class Cgroups:
                 (above / part).mkdir(exist_ok=True)
                 above = above / part
                 self._inherit_cpuset(above)
+            self._check_controllers(above)
 
     def _hand_down(self, above: Path) -> None:
         """v2: children have only the controllers that their parent lets them have."""
@@ -58,6 +67,14 @@ class Cgroups:
             # Some controllers can't be handed down everywhere (rdma, misc); Kubernetes doesn't need those.
             with contextlib.suppress(OSError):
                 (above / "cgroup.subtree_control").write_text(f"+{controller}")
+
+    def _check_controllers(self, here: Path) -> None:
+        """v2: inside a container the root may hold processes, and then hands nothing down."""
+        if self.unified and (missing := _NEEDED - set((here / "cgroup.controllers").read_text().split())):
+            raise SeltzerError(
+                f"this machine's cgroups don't give us the controllers {', '.join(sorted(missing))}; "
+                "run the sandbox on a machine of its own, not inside a container"
+            )
 
     def _inherit_cpuset(self, here: Path) -> None:
         """v1: a new cpuset is empty, and nothing can run in it."""
@@ -74,18 +91,25 @@ class Cgroups:
         """Stop or continue every process in the cgroup and below it; returns when the kernel says it is so."""
         file, words = self._freezer(path)
         file.write_text(words[frozen])
-        deadline = time.monotonic() + 5
-        while self.frozen(path) != frozen:
+        deadline = time.monotonic() + FREEZE_DEADLINE
+        while not self._settled(file, frozen):
             if time.monotonic() > deadline:
+                file.write_text(words[False])  # half frozen is no state to leave a node in
                 raise SeltzerError(f"the kernel did not {'freeze' if frozen else 'thaw'} {file.parent} within 5 s")
             time.sleep(0.01)
 
     def frozen(self, path: str) -> bool:
-        file, words = self._freezer(path)
+        """Whether freezing was asked for, be it finished or not."""
+        try:
+            file, words = self._freezer(path)
+            return file.read_text().strip() != words[False]
+        except (FileNotFoundError, SeltzerError):
+            return False
+
+    def _settled(self, file: Path, frozen: bool) -> bool:
         if self.unified:
-            events = file.parent / "cgroup.events"
-            return events.exists() and "frozen 1" in events.read_text()
-        return file.exists() and file.read_text().strip() == words[True]
+            return f"frozen {frozen:d}" in (file.parent / "cgroup.events").read_text()
+        return file.read_text().strip() == ("FROZEN" if frozen else "THAWED")
 
     def _freezer(self, path: str) -> tuple[Path, tuple[str, str]]:
         if self.unified:
@@ -95,6 +119,27 @@ class Cgroups:
             if file.exists() or mount.name == "freezer":
                 return file, ("THAWED", "FROZEN")
         raise SeltzerError("this machine has no freezer cgroup, which 'node freeze' needs")
+
+    def kill(self, path: str = "") -> None:
+        """End every process in the cgroup and below it: being there proves that it is ours.
+
+        Catches what has no record, since we were killed ourselves between starting it and writing that down.
+        """
+        deadline = time.monotonic() + KILL_DEADLINE
+        while processes := self._processes(path):
+            if time.monotonic() > deadline:
+                raise SeltzerError(f"processes of the sandbox would not end: {sorted(processes)}")
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def _processes(self, path: str) -> set[int]:
+        found: set[int] = set()
+        for file in (self._mounts[0] / self.name / path).rglob("cgroup.procs"):
+            with contextlib.suppress(FileNotFoundError, OSError):
+                found |= {int(line) for line in file.read_text().split()}
+        return found - {0, os.getpid()}
 
     def exists(self) -> bool:
         return any((mount / self.name).exists() for mount in self._mounts)

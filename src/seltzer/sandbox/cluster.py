@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
@@ -17,9 +19,10 @@ from seltzer.sandbox.apiserver import ApiServer, node_conditions
 from seltzer.sandbox.cgroups import Cgroups
 from seltzer.sandbox.components import Component
 from seltzer.sandbox.layout import Layout, Spec
-from seltzer.sandbox.processes import Record, Registry, Spawn, wait_gone
+from seltzer.sandbox.processes import Record, Registry, Spawn
 
 READY_DEADLINE = 120.0
+APPLY_DEADLINE = 20.0
 _POLL = 0.02
 
 
@@ -33,6 +36,7 @@ class Sandbox:
         self.cgroups = Cgroups(layout.cgroup)
         self.binaries = Path(spec.binaries)
         self._started: set[str] = set()
+        self._stopping = threading.Event()
 
     @property
     def numbers(self) -> list[int]:
@@ -54,28 +58,56 @@ class Sandbox:
     def bring_up(self, progress: Progress) -> None:
         """Start what doesn't run. Safe to interrupt anywhere and to call again."""
         with progress.step("keys and certificates"):
-            self._write_credentials()
+            self.write_credentials()
         with progress.step("API server"):
-            self._start_hub()
-            self._run_in_hub(components.etcd(self.layout))
-            self._run_in_hub(components.apiserver(self.layout))
-            self._start_forwarder()
-            with ThreadPoolExecutor(self.spec.nodes) as pool:
-                # The nodes' own programs start while the API server does: it is the slowest of all.
-                _join([pool.submit(self.start_node, number) for number in self.numbers])
-            self._wait("the API server is not ready", self._api_is_ready, "kube-apiserver")
+            self.start_api_server()
+            # The nodes' own programs start while the API server does: it is the slowest of all.
+            self._start_nodes()
+            self.wait_for_api_server()
         with progress.step(f"{self.spec.nodes} nodes Ready"):
             self._run_in_hub(components.controller_manager(self.layout))
             self._run_in_hub(components.scheduler(self.layout))
             api = self.api()
             for manifest in manifests.all_of_them():
-                api.apply(manifest)
+                self._apply(api, manifest)
             self._run_in_hub(components.volumes(self.layout))
             self._wait("not every node is Ready", partial(self._nodes_are_ready, api), "n1/kubelet")
         with progress.step("DNS answers"):
             self._wait("the cluster's DNS does not answer", self._dns_answers, "n1/kubelet")
 
-    def _write_credentials(self) -> None:
+    def _start_nodes(self) -> None:
+        with ThreadPoolExecutor(self.spec.nodes) as pool:
+            starting = [pool.submit(self.start_node, number) for number in self.numbers]
+            try:
+                for future in starting:
+                    future.result()
+            except BaseException:
+                self._stopping.set()  # Ctrl-C reaches only this thread; the others wait for deadlines
+                raise
+
+    def _apply(self, api: ApiServer, manifest: dict[str, Any]) -> None:
+        """A new API server may refuse for a moment, until it has made its own namespaces and roles."""
+        until = time.monotonic() + APPLY_DEADLINE
+        while True:
+            try:
+                return api.apply(manifest)
+            except SeltzerError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_POLL)
+
+    def start_api_server(self) -> None:
+        """The hub, and the programs on it that everything else talks to."""
+        self._start_hub()
+        self._run_in_hub(components.etcd(self.layout))
+        self._run_in_hub(components.apiserver(self.layout))
+        self._start_forwarder()
+
+    def wait_for_api_server(self) -> None:
+        self._wait("the API server is not ready", lambda: self.api().ready(), "kube-apiserver")
+
+    def write_credentials(self) -> None:
+        """Keys, certificates and kubeconfigs, as far as they aren't there."""
         layout = self.layout
         authority = pki.Authority(layout.pki, "ca")
         front_proxy = pki.Authority(layout.pki, "front-proxy-ca")
@@ -115,13 +147,14 @@ class Sandbox:
         pki.write_private(path, pki.kubeconfig(authority, user, server, self.layout.context))
 
     def _start_hub(self) -> None:
-        if self.registry.get("hub"):
-            return
-        # Whatever is left of an earlier life, before a reboot or a crash, would be in the way.
-        self.cgroups.remove()
-        self.cgroups.create("hub")
-        machine = self._machine("hub", self.layout.folder)
-        record = self.registry.start_init("hub", namespaces.hub(machine, self.layout.volumes))
+        record = self.registry.get("hub")
+        if record is None:
+            # Whatever is left of an earlier life, before a reboot or a crash, would be in the way.
+            self.cgroups.kill()
+            self.cgroups.remove()
+            self.cgroups.create("hub")
+            machine = self._machine("hub", self.layout.folder)
+            record = self.registry.start_init("hub", namespaces.hub(machine, self.layout.volumes))
         network.set_up_hub(record.pid)
 
     def _start_forwarder(self) -> None:
@@ -144,19 +177,23 @@ class Sandbox:
         if record is None:
             # Like a machine that was switched on: /run is empty, and so are the cgroups (the kubelet would
             # spend seconds on each that is left over).
+            self.cgroups.kill(name)
             self.cgroups.remove(name)
+            network.drop_link(hub.pid, number)
             shutil.rmtree(folder / "run", ignore_errors=True)
             for inner in ("run", "varlib", "varlog"):
                 (folder / inner).mkdir(parents=True, exist_ok=True)
             self.cgroups.create(f"{name}/sys")
             template.take(Path(self.spec.template), folder / "varlib" / "containerd")
             record = self.registry.start_init(name, namespaces.node(self._machine(name, folder), hub.pid))
-            network.link_node(hub.pid, record.pid, number, self.numbers)
+        network.link_node(hub.pid, record.pid, number, self.numbers)
         containerd = components.containerd(self.layout, number, self.binaries)
+        socket = folder / "run" / "containerd" / "containerd.sock"
+        if not self.registry.get(containerd.name):
+            socket.unlink(missing_ok=True)
         self._run_on_node(record, name, containerd)
         self._run_on_node(record, name, components.kube_proxy(self.layout, number))
         # The kubelet ends when it finds no containerd.
-        socket = folder / "run" / "containerd" / "containerd.sock"
         self._wait(f"{name}'s containerd does not start", socket.exists, containerd.name)
         self._run_on_node(record, name, components.kubelet(self.layout, number, f"/{self.cgroups.name}/{name}"))
 
@@ -188,9 +225,6 @@ class Sandbox:
             pass_fds=pass_fds,
         )
 
-    def _api_is_ready(self) -> bool:
-        return self.api().ready()
-
     def _nodes_are_ready(self, api: ApiServer) -> bool:
         conditions = node_conditions(api)
         return all(conditions.get(f"n{number}") == "True" for number in self.numbers)
@@ -207,7 +241,7 @@ class Sandbox:
             dead = [name for name in sorted(self._started) if self.registry.get(name) is None]
             if dead:
                 raise SeltzerError(_why_it_ended(dead[0], self.layout.log(dead[0])))
-            if time.monotonic() > until:
+            if self._stopping.is_set() or time.monotonic() > until:
                 raise SeltzerError(f"{complaint} after {READY_DEADLINE:.0f} s; see {self.layout.log(component)}")
             time.sleep(_POLL)
 
@@ -224,8 +258,7 @@ def take_down(layout: Layout) -> bool:
     for name in names:
         if cgroups.frozen(name):
             cgroups.freeze(name, False)
-    if not wait_gone(records, 10.0):
-        raise SeltzerError(f"processes of sandbox {layout.name!r} would not end: {[r.pid for r in records if r.alive]}")
+    cgroups.kill()
     cgroups.remove()
     shutil.rmtree(layout.folder, ignore_errors=True)
     if layout.folder.exists():
@@ -246,9 +279,3 @@ def _why_it_ended(name: str, log: Path) -> str:
 
 def _name_flag(name: str) -> str:
     return "" if name == "default" else f" --name {name}"
-
-
-def _join(futures: list[Future[None]]) -> None:
-    for error in [future.exception() for future in futures]:
-        if error is not None:
-            raise error

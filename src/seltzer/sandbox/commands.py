@@ -18,6 +18,7 @@ from seltzer.sandbox import cluster, faults, gobuild, images, layout, network, s
 from seltzer.sandbox.apiserver import node_conditions
 from seltzer.sandbox.cluster import Sandbox
 from seltzer.sandbox.layout import Layout, Spec
+from seltzer.sandbox.processes import Registry
 
 DEFAULT_NODES = 3
 LOAD_DEADLINE = 300.0
@@ -54,15 +55,23 @@ def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> St
     here = Layout(name)
     if nodes is not None and not 1 <= nodes <= network.MOST_NODES:
         raise SeltzerError(f"a sandbox has 1 to {network.MOST_NODES} nodes, not {nodes}")
+    if port is not None and not 1 <= port <= 65535:
+        raise SeltzerError(f"{port} is no port; choose one from 1 to 65535")
     with here.lock():
         spec = here.read()
-        if spec is None or not Path(spec.binaries).exists() or Sandbox(here, spec).registry.get("hub") is None:
-            with paths.alone("sandboxes"):
-                spec = _prepare(progress, here, spec, nodes, port)
-        elif (nodes or spec.nodes) < spec.nodes:
+        if spec and nodes and nodes < spec.nodes:
             raise SeltzerError(f"sandbox {name!r} has {spec.nodes} nodes and can't shrink; take it down first")
+        if spec is None or Sandbox(here, spec).registry.get("hub") is None:
+            with paths.alone("sandboxes", progress.note):
+                spec = _prepare(progress, here, spec, nodes, port)
+        elif not Path(spec.binaries).exists():
+            raise SeltzerError(f"the programs of sandbox {name!r} were deleted from the cache; take it down first")
         else:
             _refuse_port_change(name, spec, port)
+            if _is_behind(spec):
+                progress.note(
+                    f"programs or images have changed since sandbox {name!r} started; 'down' and 'up' renews it"
+                )
             spec = _grow(here, spec, nodes or spec.nodes)
         sandbox = Sandbox(here, spec)
         for number in sandbox.numbers:
@@ -75,7 +84,7 @@ def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> St
 def prepare(progress: Progress) -> tuple[Path, Path]:
     """Build what every sandbox needs, as far as it isn't there: the programs, and a template with the images."""
     _check_machine()
-    with paths.alone("sandboxes"):
+    with paths.alone("sandboxes", progress.note):
         return _build(progress)
 
 
@@ -89,30 +98,40 @@ def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | No
     if port is not None:
         network.listen(port).close()
     here.make()
+    was_there = old is not None and Path(old.template).exists()
     binaries, filled = _build(progress)
     chosen = port or (old.port if old else _free_port())
-    if old is not None and old.template != str(filled):
-        # The nodes' containerd roots stand on a template of other images: they start from the new one.
+    if old is not None and not (was_there and old.template == str(filled)):
+        # The nodes' containerd roots stand on a template that is gone: they start from the new one.
         for number in range(1, old.nodes + 1):
             shutil.rmtree(here.node(number), ignore_errors=True)
     spec = Spec(nodes or (old.nodes if old else DEFAULT_NODES), chosen, str(binaries), str(filled))
     here.write(spec)
-    others = (Layout(name).read() for name in layout.existing())
-    template.prune({other.template for other in others if other})
+    _prune()
     return spec
+
+
+def _prune() -> None:
+    try:
+        others = [Layout(name).read() for name in layout.existing()]
+    except SeltzerError:
+        return  # a sandbox whose spec can't be read may stand on any of them
+    template.prune({other.template for other in others if other})
 
 
 def _grow(here: Layout, spec: Spec, nodes: int) -> Spec:
     if nodes == spec.nodes:
         return spec
     grown = Spec(nodes, spec.port, spec.binaries, spec.template)
-    here.write(grown)
-    sandbox = Sandbox(here, grown)
-    for number in range(1, spec.nodes + 1):
-        record = sandbox.registry.get(f"n{number}")
-        if record:
-            network.add_routes(record.pid, list(range(spec.nodes + 1, nodes + 1)))
+    here.write(grown)  # the old nodes get their routes to the new ones when they are healed
     return grown
+
+
+def _is_behind(spec: Spec) -> bool:
+    """Whether a sandbox made now would be made of other programs or images."""
+    binaries = gobuild.place()
+    archive = images.ready(binaries) if str(binaries) == spec.binaries else None
+    return archive is None or str(template.place(archive)) != spec.template
 
 
 def _refuse_port_change(name: str, spec: Spec, port: int | None) -> None:
@@ -144,6 +163,11 @@ def find(name: str) -> Sandbox:
     sandbox = Sandbox(here, spec)
     sandbox.hub()
     return sandbox
+
+
+def running() -> dict[str, bool]:
+    """All sandboxes on this machine, and whether each runs."""
+    return {name: Registry(Layout(name).records).get("hub") is not None for name in layout.existing()}
 
 
 def status(name: str) -> Status:

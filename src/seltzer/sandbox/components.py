@@ -135,10 +135,12 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 [plugins."io.containerd.cri.v1.runtime"]
   # Where CAP_SYS_RESOURCE is missing, a container's oom_score_adj can't go below our own.
   restrict_oom_score_adj = true
+  # A profile would be loaded into the host's kernel and stay there.
+  disable_apparmor = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
-  bin_dirs = [{json.dumps(str(binaries))}]
-  conf_dir = {json.dumps(str(folder / "cni"))}
+  bin_dirs = [{_toml(binaries)}]
+  conf_dir = {_toml(folder / "cni")}
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{PAUSE_IMAGE}"
@@ -230,6 +232,11 @@ def kube_proxy(layout: Layout, number: int) -> Component:
     path = folder / "kube-proxy.yaml"
     command = ("kube-proxy", *_flags({"config": path}))
     return Component(f"n{number}/kube-proxy", command, ((path, yaml.safe_dump(config)),))
+
+
+def _toml(path: Path) -> str:
+    """A TOML string; JSON's is one, but for its surrogate pairs."""
+    return json.dumps(str(path), ensure_ascii=False)
 
 
 def _flags(flags: Mapping[str, object]) -> list[str]:

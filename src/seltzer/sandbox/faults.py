@@ -32,10 +32,8 @@ def freeze(sandbox: Sandbox, number: int) -> None:
 
 def heal(sandbox: Sandbox, number: int) -> None:
     """Undo whatever was done to it."""
-    hub = sandbox.hub()
+    sandbox.hub()
     _thaw(sandbox, number)
-    if sandbox.registry.get(f"n{number}"):
-        network.set_link(hub.pid, number, up=True)
     sandbox.start_node(number)
 
 

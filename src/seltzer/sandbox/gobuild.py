@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import tempfile
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,16 +90,26 @@ def modules() -> tuple[Module, ...]:
 
 def digest(module: Module) -> str:
     """Changes with anything that could change the output: sources, pins, flags."""
-    summed = hashlib.sha256(repr(module).encode())
+    summed = hashlib.sha256(f"{module!r} {platform.machine()}".encode())
     folder = SOURCES / module.folder
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         summed.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return summed.hexdigest()[:16]
 
 
-def build(progress: Progress, only: Iterable[str] = ()) -> Path:
+def module_digest(folder: str) -> str:
+    return next(digest(module) for module in modules() if module.folder == folder)
+
+
+def place() -> Path:
+    """Where the programs are, or will be, that our sources make now."""
+    summed = hashlib.sha256("".join(digest(module) for module in modules()).encode()).hexdigest()[:16]
+    return paths.cache() / "bin" / f"all-{summed}"
+
+
+def build(progress: Progress) -> Path:
     """Return a folder with every program in it, having built the ones that aren't in the cache."""
-    wanted = [module for module in modules() if not only or module.folder in set(only)]
+    wanted = modules()
     missing = [module for module in wanted if not _output(module).exists()]
     if missing:
         _check_disk()
@@ -108,8 +118,7 @@ def build(progress: Progress, only: Iterable[str] = ()) -> Path:
         with Together(2) as jobs:
             for module in missing:
                 jobs.start(_build, progress, compiler, module)
-        if not only:
-            _drop_build_caches()
+        _drop_build_caches()
     return _collect(wanted)
 
 
@@ -146,14 +155,15 @@ def _environment() -> dict[str, str]:
         "GOCACHE": str(paths.cache() / "go-build"),
         "GOMODCACHE": str(paths.cache() / "go-mod"),
         "GOWORK": "off",
+        "GOOS": "",
+        "GOARCH": "",
         "GOROOT": "",
     }
 
 
-def _collect(wanted: list[Module]) -> Path:
+def _collect(wanted: tuple[Module, ...]) -> Path:
     """One folder with hard links to all programs: a PATH entry, and a context that images can copy from."""
-    summed = hashlib.sha256("".join(digest(module) for module in wanted).encode()).hexdigest()[:16]
-    folder = paths.cache() / "bin" / f"all-{summed}"
+    folder = place()
     if folder.exists():
         return folder
     with _scratch(folder.parent) as scratch:

@@ -78,11 +78,11 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
     """
     folder = paths.cache() / "images"
     recipes = _recipes(binaries)
-    if not refresh and (ready := _ready(folder, recipes)):
-        return ready
-    with paths.alone("images"):
-        if not refresh and (ready := _ready(folder, recipes)):  # made while we waited for our turn
-            return ready
+    if not refresh and (found := ready(binaries)):
+        return found
+    with paths.alone("images", progress.note):
+        if not refresh and (found := ready(binaries)):  # made while we waited for our turn
+            return found
         built = _build(progress, recipes, refresh)
         target = folder / f"{_digest(built)}.tar"
         with progress.step("pack the images"):
@@ -93,15 +93,16 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
 
 def build(progress: Progress, binaries: Path, *, refresh: bool = False) -> list[Image]:
     """Build all images into the storage, as far as they aren't there yet."""
-    with paths.alone("images"):
+    with paths.alone("images", progress.note):
         return _build(progress, _recipes(binaries), refresh)
 
 
-def _ready(folder: Path, recipes: list[Recipe]) -> Path | None:
-    found = base.find(_folder())
-    if found is None:
+def ready(binaries: Path) -> Path | None:
+    """The archive that `archive` would return, if there is nothing to build for it."""
+    on = base.find(_folder())
+    if on is None:
         return None
-    target = folder / f"{_digest([recipe.image(found.image) for recipe in recipes])}.tar"
+    target = paths.cache() / "images" / f"{_digest([recipe.image(on.image) for recipe in _recipes(binaries)])}.tar"
     if not target.exists():
         return None
     os.utime(target)  # used now: the last to be dropped

@@ -92,7 +92,7 @@ class Layout:
     def make(self) -> None:
         for hidden in HIDDEN:
             for folder in (paths.cache(), self.folder):
-                if folder.is_relative_to(hidden):
+                if folder.resolve().is_relative_to(hidden):
                     raise SeltzerError(
                         f"{folder} is under {hidden}, which every node replaces with its own; "
                         "set XDG_CACHE_HOME and XDG_STATE_HOME to folders elsewhere"
@@ -108,7 +108,7 @@ class Layout:
             return msgspec.json.decode((self.folder / "sandbox.json").read_bytes(), type=Spec)
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise SeltzerError(
                 f"{self.folder}/sandbox.json can't be read; 'seltzer sandbox down --name {self.name}' clears it away"
             ) from None
@@ -136,7 +136,8 @@ class Layout:
 def existing() -> list[str]:
     """The names of all sandboxes on this machine, running or not."""
     folder = paths.state() / "sandboxes"
-    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.exists() else []
+    entries = folder.iterdir() if folder.exists() else ()
+    return sorted(entry.name for entry in entries if entry.is_dir() and _NAME.fullmatch(entry.name))
 
 
 def node_number(name: str, nodes: int) -> int:

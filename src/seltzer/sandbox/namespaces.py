@@ -34,6 +34,15 @@ hostname "$NAME"
 echo 1 > /proc/sys/net/ipv4/ip_forward
 echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
 echo 0 > /proc/sys/net/ipv4/conf/default/rp_filter
+# The kubelet insists on these values and would set them for the whole machine, for good. Let it find them set.
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \\
+    kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000
+do
+    file="$FOLDER/sysctl/${setting%=*}"
+    mkdir -p "${file%/*}"
+    echo "${setting#*=}" > "$file"
+    mount --bind "$file" "/proc/sys/${setting%=*}"
+done
 mount --bind "$FOLDER/run" /run
 mount --bind "$FOLDER/varlib" /var/lib
 mount --bind "$FOLDER/varlog" /var/log

@@ -10,7 +10,6 @@ import os
 import socket
 import subprocess
 import threading
-from pathlib import Path
 
 from seltzer.errors import SeltzerError
 
@@ -33,18 +32,18 @@ def pod_range(number: int) -> str:
 
 
 def set_up_hub(hub: int) -> None:
-    """The bridge. Runs on a new hub."""
-    _ip(hub, ["link add br0 type bridge", f"addr add {HUB}/24 dev br0", "link set br0 up", "link set lo up"])
+    """The bridge, as far as it isn't there."""
+    new = [] if "br0" in links(hub) else ["link add br0 type bridge"]
+    _ip(hub, [*new, f"addr replace {HUB}/24 dev br0", "link set br0 up", "link set lo up"])
 
 
 def link_node(hub: int, node: int, number: int, numbers: list[int]) -> None:
-    """Link a node to the hub and give it its addresses and its routes to the others. Runs on a new node."""
+    """Link a node to the hub, with its addresses and its routes to the others, as far as that isn't there."""
     name = f"n{number}"
-    if name in links(hub):
-        # The link of the node's earlier life: the kernel clears namespaces away in its own time.
-        _ip(hub, [f"link del {name}"])
-    # Both ends are born in their namespaces: no link of ours ever shows up on the host.
-    _run(["ip", "link", "add", name, "netns", str(hub), "type", "veth", "peer", "name", "eth0", "netns", str(node)])
+    if name not in links(hub):
+        # Both ends are born in their namespaces: no link of ours ever shows up on the host.
+        peer = ["peer", "name", "eth0", "netns", str(node)]
+        _run(["ip", "link", "add", name, "netns", str(hub), "type", "veth", *peer])
     _ip(
         hub,
         [
@@ -56,17 +55,22 @@ def link_node(hub: int, node: int, number: int, numbers: list[int]) -> None:
         node,
         [
             "link set lo up",
-            f"addr add {node_address(number)}/24 dev eth0",
+            f"addr replace {node_address(number)}/24 dev eth0",
             "link set eth0 up",
-            f"route add default via {HUB}",
-            *(f"route add {pod_range(n)} via {node_address(n)}" for n in numbers if n != number),
+            f"route replace default via {HUB}",
+            *(f"route replace {pod_range(n)} via {node_address(n)}" for n in numbers if n != number),
         ],
     )
 
 
-def add_routes(node: int, numbers: list[int]) -> None:
-    """Routes to the pods of nodes that came later."""
-    _ip(node, [f"route replace {pod_range(n)} via {node_address(n)}" for n in numbers])
+def drop_link(hub: int, number: int) -> None:
+    """Remove the link of a node that is gone. The kernel does so as well, in its own time: either may come first."""
+    try:
+        if f"n{number}" in links(hub):
+            _ip(hub, [f"link del n{number}"])
+    except SeltzerError:
+        if f"n{number}" in links(hub):
+            raise
 
 
 def set_link(hub: int, number: int, up: bool) -> None:
@@ -105,7 +109,10 @@ def socket_in(process: int) -> socket.socket:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter() -> None:
-        namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            namespace = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
         try:
             if libc.setns(namespace, _CLONE_NEWNET) == 0:
                 made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -141,11 +148,11 @@ def _ip(inside: int, lines: list[str]) -> None:
 
 
 def _run(command: list[str], stdin: str = "") -> str:
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=10, check=False)
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=10, check=False)
+    except subprocess.TimeoutExpired:
+        raise SeltzerError(f"setting up the sandbox's network: {' '.join(command)} did not end within 10 s") from None
     if done.returncode != 0:
-        raise SeltzerError(f"setting up the sandbox's network: {done.stderr.strip().splitlines()[0]}")
+        said = done.stderr.strip().partition("\n")[0] or f"{command[0]} failed with {done.returncode}"
+        raise SeltzerError(f"setting up the sandbox's network: {said}")
     return done.stdout
-
-
-def ip_is_there() -> bool:
-    return any((Path(folder) / "ip").exists() for folder in os.environ.get("PATH", "").split(":"))

@@ -23,6 +23,9 @@ from seltzer.errors import SeltzerError
 _JOIN = 'for file in $JOIN; do echo 0 > "$file" || exit 71; done; unset JOIN; exec "$@"'
 
 
+_PASSED_ON = ("HOME", "LANG", "PATH", "TMPDIR")
+
+
 class Record(msgspec.Struct, frozen=True):
     """One process, past mistaking."""
 
@@ -35,12 +38,18 @@ class Record(msgspec.Struct, frozen=True):
         return self.boot == _boot() and _started(self.pid) == self.started
 
     def kill(self) -> None:
-        """SIGKILL, if it is still the process that it was."""
-        if self.alive:
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                return
+        """SIGKILL, if it is still the process that it was: the handle is opened before it is looked at."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if self.alive:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,9 @@ class Spawn:
             # nsenter stays as the parent and ends with its child; with this the child ends with nsenter, too.
             words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
             words = ["nsenter", "--target", str(self.inside), *(f"-{kind}" for kind in self.namespaces), "--", *words]
-        environment = {**os.environ, **(self.env or {}), "JOIN": " ".join(str(file) for file in self.join)}
+        # Not the user's whole environment: a proxy, for example, is not meant for programs inside a sandbox.
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment |= {**(self.env or {}), "JOIN": " ".join(str(file) for file in self.join)}
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             return subprocess.Popen(
@@ -86,7 +97,7 @@ class Registry:
         """The process, if it is alive."""
         try:
             record = msgspec.json.decode(self._file(name).read_bytes(), type=Record)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return None
         return record if record.alive else None
 

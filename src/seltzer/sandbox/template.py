@@ -18,7 +18,7 @@ from pathlib import Path
 from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer.sandbox import shell
+from seltzer.sandbox import gobuild, shell
 
 IMPORT_DEADLINE = 300.0
 _CONFIG = """version = 4
@@ -28,27 +28,35 @@ _BLOBS = Path("io.containerd.content.v1.content/blobs/sha256")
 _LAYERS = Path("io.containerd.snapshotter.v1.overlayfs/snapshots")
 
 
+def place(archive: Path) -> Path:
+    """Where the template of these images is, or will be."""
+    # How a root is laid out is containerd's own business: another containerd gets another template.
+    return paths.cache() / "templates" / f"{archive.stem}-{gobuild.module_digest('containerd')}"
+
+
 def make(progress: Progress, binaries: Path, archive: Path) -> Path:
     """A template with the images of `archive`, from the cache if it was made before."""
-    target = paths.cache() / "templates" / archive.stem
+    target = place(archive)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             progress.step("unpack the images once, for all nodes"),
             tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-", ignore_cleanup_errors=True) as scratch,
+            # Not below the cache: the path of a socket can't be longer than 107 characters.
+            tempfile.TemporaryDirectory(prefix="seltzer-", ignore_cleanup_errors=True) as run,
         ):
-            _fill(Path(scratch), binaries, archive)
+            _fill(Path(scratch), Path(run), binaries, archive)
             (Path(scratch) / "root").rename(target)
     return target
 
 
-def _fill(scratch: Path, binaries: Path, archive: Path) -> None:
+def _fill(scratch: Path, run: Path, binaries: Path, archive: Path) -> None:
     log = paths.logs() / "template.log"
-    config = scratch / "config.toml"
+    config = run / "config.toml"
     config.write_text(_CONFIG)
-    address = scratch / "containerd.sock"
+    address = run / "containerd.sock"
     daemon: list[str | Path] = [binaries / "containerd", "--config", config, "--root", scratch / "root"]
-    daemon += ["--state", scratch / "state", "--address", address, "--log-level", "warn"]
+    daemon += ["--state", run / "state", "--address", address, "--log-level", "warn"]
     # A mount namespace of its own: whatever it mounts to unpack is gone with it.
     command = ["unshare", "--mount", "--propagation", "private", "--kill-child", "--fork", *map(str, daemon)]
     environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}

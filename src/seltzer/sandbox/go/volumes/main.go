@@ -101,7 +101,8 @@ func run(client kubernetes.Interface, folder string) {
 	}
 }
 
-// pass provisions every claim that waits for us and removes every volume that was released; it returns the last error.
+// pass provisions every claim that waits for us, mounts what should be mounted and removes every volume that was
+// released; it returns the last error.
 func (v *volumes) pass() (failed error) {
 	claims, _ := v.claims.List(labels.Everything())
 	for _, claim := range claims {
@@ -116,9 +117,18 @@ func (v *volumes) pass() (failed error) {
 			failed = fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
 	}
-	released, _ := v.volumes.List(labels.Everything())
-	for _, volume := range released {
+	all, _ := v.volumes.List(labels.Everything())
+	for _, volume := range all {
 		ours := volume.Annotations[provisionedBy] == provisioner
+		if ours && volume.Status.Phase == core.VolumeBound {
+			// After a restart of the hub its mounts are gone: without this the volume would have no limit.
+			if class, err := v.classes.Get(volume.Spec.StorageClassName); err == nil && class.Parameters[limited] == "true" {
+				size := volume.Spec.Capacity[core.ResourceStorage]
+				if err := mountLimited(volume.Spec.Local.Path, size.Value()); err != nil {
+					failed = fmt.Errorf("volume %s: %w", volume.Name, err)
+				}
+			}
+		}
 		if !ours || volume.Status.Phase != core.VolumeReleased ||
 			volume.Spec.PersistentVolumeReclaimPolicy != core.PersistentVolumeReclaimDelete {
 			continue

@@ -1,0 +1,124 @@
+"""How fast the sandbox is, beside what the same work takes without it. Run it with `make bench`.
+
+The floor of `up` is an etcd and an API server alone, until it says ready: no sandbox can be faster than that. The floor
+of images on nodes is containerd's own import, in parallel, into as many nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from seltzer.progress import Progress
+from seltzer.sandbox import commands, faults, images, template
+from seltzer.sandbox.apiserver import node_conditions
+from seltzer.sandbox.cluster import Sandbox
+from seltzer.sandbox.layout import Layout, Spec
+
+NAME = "bench"
+NODE = 3
+
+
+class Quiet(Progress):
+    """The bench has its own."""
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        yield
+
+
+def timed(work: Callable[[], object]) -> float:
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+def until(true: Callable[[], bool], deadline: float = 120.0) -> float:
+    started = time.monotonic()
+    while not true():
+        if time.monotonic() - started > deadline:
+            raise SystemExit("bench: waited in vain; see 'seltzer sandbox logs --name bench'")
+        time.sleep(0.02)
+    return time.monotonic() - started
+
+
+def measure(rows: dict[str, list[float]]) -> None:
+    """One life of a sandbox."""
+    up = timed(lambda: commands.up(Quiet(), NAME, 3, None))
+    rows["up: 3 nodes Ready, images on them, DNS answers"].append(up)
+    rows["  floor: etcd and the API server alone"].append(_floor(commands.find(NAME).spec))
+    rows["up again: nothing to do"].append(timed(lambda: commands.up(Quiet(), NAME, None, None)))
+    sandbox = commands.find(NAME)
+    api = sandbox.api()
+    for fault in (faults.kill, faults.cut, faults.freeze):
+        fault(sandbox, NODE)
+        seen = until(lambda: node_conditions(api).get(f"n{NODE}") == "Unknown")
+        rows[f"{fault.__name__}: until Kubernetes says Unknown"].append(seen)
+        healing = timed(lambda: faults.heal(sandbox, NODE))
+        back = until(lambda: node_conditions(api).get(f"n{NODE}") == "True")
+        rows[f"heal after {fault.__name__}: until Ready"].append(healing + back)
+    rows["images on 3 nodes: by template"].append(timed(lambda: _take(Path(sandbox.spec.template))))
+    archive = images.archive(Quiet(), sandbox.binaries)
+    rows["  floor: containerd's import"].append(timed(lambda: commands.load(Quiet(), NAME, archive)))
+    rows["down"].append(timed(lambda: commands.down(NAME)))
+
+
+def _floor(spec: Spec) -> float:
+    """On its own, in a sandbox without nodes; before and after it there is none."""
+    commands.down(NAME)
+    layout = Layout(NAME)
+    layout.make()
+    bare = Sandbox(layout, Spec(0, spec.port, spec.binaries, spec.template))
+    bare.write_credentials()
+
+    def start() -> None:
+        bare.start_api_server()
+        bare.wait_for_api_server()
+
+    seconds = timed(start)
+    commands.down(NAME)
+    commands.up(Quiet(), NAME, 3, None)
+    return seconds
+
+
+def _take(source: Path) -> None:
+    target = source.parent / ".bench"
+    for number in range(3):
+        template.take(source, target / str(number) / "containerd")
+    subprocess.run(["rm", "-rf", target], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="how many lives of a sandbox to measure")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    asked = parser.parse_args()
+    with Progress() as progress:
+        commands.prepare(progress)
+    commands.down(NAME)
+    rows: dict[str, list[float]] = defaultdict(list)
+    with Progress() as progress:
+        for run in range(asked.runs):
+            with progress.step(f"run {run + 1} of {asked.runs}"):
+                measure(rows)
+    if asked.output == "json":
+        print(json.dumps({name.strip(): seconds for name, seconds in rows.items()}, indent=2))
+        return
+    table = Table("what", "median s", "least", "most", box=None, pad_edge=False)
+    for name, seconds in rows.items():
+        table.add_row(name, *(f"{value:.2f}" for value in (statistics.median(seconds), min(seconds), max(seconds))))
+    Console(highlight=False).print(table)
+
+
+if __name__ == "__main__":
+    main()
