@@ -75,5 +75,5 @@ clean: ## Take all sandboxes down, remove .venv and the tools' caches
 	@echo "left: binaries and images in $(cache) ('make clean-cache' removes them), logs in $(state)"
 
 .PHONY: clean-cache
-clean-cache: clean ## Remove the built binaries and images too: the next run makes them again, in half an hour
+clean-cache: clean ## Remove the built binaries and images too: the next run makes them again, in a quarter of an hour
 	@rm -rf "$(cache)" && echo "removed: $(cache)"

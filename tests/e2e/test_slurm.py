@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import tarfile
+from typing import Any
 
 import pytest
 from tests.e2e.harness import Sandbox, succeed, until
 
-from seltzer.sandbox import commands, demo
+from seltzer.sandbox import commands, demo, images
 from seltzer.sandbox.demo.cluster import DemoCluster
 
 
@@ -57,7 +60,20 @@ def test_nothing_in_the_demo_is_privileged(cluster: DemoCluster, sandbox: Sandbo
             assert not context.get("privileged")
 
 
-def test_the_images_tell_which_slurm_is_in_them(cluster: DemoCluster) -> None:
+def test_the_images_tell_which_slurm_is_in_them(cluster: DemoCluster, sandbox: Sandbox) -> None:
     installed = cluster.login("sinfo", "--version").split()[1]
-    (version,) = {node["version"] for node in cluster.rest("nodes/")["nodes"]}
-    assert version == installed
+    assert {node["version"] for node in cluster.rest("nodes/")["nodes"]} == {installed}
+    archive = images.ready(commands.find(sandbox.name).binaries)
+    assert archive
+    with tarfile.open(archive) as tar:
+
+        def read(name: str) -> Any:
+            file = tar.extractfile(name)
+            assert file
+            return json.load(file)
+
+        labels = {
+            image["RepoTags"][0]: read(image["Config"])["config"].get("Labels") for image in read("manifest.json")
+        }
+    for name in ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login"):
+        assert labels[f"seltzer.dev/{name}:dev"]["dev.seltzer.slurm.version"] == installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,15 @@ CONFINED = (
 )
 # buildah keeps a cache of its own where the machine's containers live, wherever its storage is: show it another place.
 _ELSEWHERE = 'mkdir -p /var/lib/containers && mount --bind "$HIDE" /var/lib/containers && unset HIDE && exec "$@"'
+
+
+def limits() -> list[str]:
+    """Options of `from` and `build` that keep our own limits: buildah would raise them, which not every root may do."""
+    options = []
+    for name, kind in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+        soft, hard = resource.getrlimit(kind)
+        options += ["--ulimit", f"{name}={soft}:{hard}"]
+    return options
 
 
 class Buildah:

@@ -21,7 +21,7 @@ from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer.sandbox import base, machine
-from seltzer.sandbox.buildah import Buildah
+from seltzer.sandbox.buildah import Buildah, limits
 from seltzer.sandbox.pool import Pool
 from seltzer.sandbox.together import Together
 
@@ -158,7 +158,8 @@ def _build_slurm(progress: Progress, buildah: Buildah, recipe: Recipe, secrets: 
     with progress.step("Slurm, the layer that its images share"):
         _bud(buildah, Recipe("slurm", recipe.dockerfile, recipe.context, "slurm"), tag, secrets)
         doing = "asking for the version of Slurm"
-        container = buildah.run("from", "--pull-never", tag, doing=doing, log="slurm", deadline=60).strip()
+        start = ("from", "--pull-never", *limits(), tag)
+        container = buildah.run(*start, doing=doing, log="slurm", deadline=60).strip()
         query = ("dpkg-query", "--show", "--showformat", "${source:Upstream-Version}", "slurm-wlm-basic-plugins")
         version = buildah.run("run", "--isolation", "chroot", container, *query, doing=doing, log="slurm", deadline=60)
         buildah.run("rm", container, doing=doing, log="slurm", deadline=60)
@@ -168,7 +169,7 @@ def _build_slurm(progress: Progress, buildah: Buildah, recipe: Recipe, secrets: 
 def _bud(buildah: Buildah, recipe: Recipe, tag: str, arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=buildah.scratch, prefix="context-", ignore_cleanup_errors=True) as context:
         _stage(recipe, Path(context))
-        options = ["--isolation", "chroot", "--layers", "--pull-never", "--tag", tag, *arguments]
+        options = ["--isolation", "chroot", "--layers", "--pull-never", *limits(), "--tag", tag, *arguments]
         options += ["--target", recipe.target] if recipe.target else []
         options += ["--build-arg", f"BASE={base.TAG}"] if recipe.on_base else []
         buildah.run(
