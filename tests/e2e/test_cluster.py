@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import Sandbox, claim, mounted, pod, until
+from tests.harness import Sandbox, claim, mounted, pod, until
 
 from seltzer.sandbox import pki
 

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from tests.e2e.harness import SELTZER, Sandbox, seltzer, succeed, until
+from tests.harness import SELTZER, Sandbox, seltzer, succeed, until
 
 
 def refused(*words: str, env: dict[str, str] | None = None, code: int = 1) -> str:

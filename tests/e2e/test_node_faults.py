@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.e2e.harness import Sandbox, claim, mounted, pod, until
+from tests.harness import Sandbox, claim, mounted, pod, until
 
 # Every line a second and no more: gaps show when it did not run.
 BEAT = "while true; do date +%s >> /data/beat; sleep 0.5; done"

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.e2e.harness import Sandbox, succeed, until
+from tests.harness import Sandbox, succeed, until
 
 from seltzer import paths
 

@@ -8,7 +8,7 @@ import tarfile
 from typing import Any
 
 import pytest
-from tests.e2e.harness import Sandbox, succeed, until
+from tests.harness import Sandbox, succeed, until
 
 from seltzer.sandbox import commands, demo, images
 from seltzer.sandbox.demo.cluster import DemoCluster

@@ -1,11 +1,14 @@
-"""One sandbox for all end-to-end tests; a test that breaks something mends it."""
+"""One sandbox for all tests that need one; a test that breaks something mends it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.harness import Sandbox, seltzer, succeed
+from tests.harness import Sandbox, seltzer, succeed
+
+from seltzer.sandbox import commands
+from seltzer.sandbox.demo.cluster import DemoCluster
 
 NAME = "e2e"
 
@@ -25,3 +28,10 @@ def spare() -> Iterator[str]:
     seltzer("sandbox", "down", "--name", name)
     yield name
     seltzer("sandbox", "down", "--name", name)
+
+
+@pytest.fixture(scope="session")
+def slurm(sandbox: Sandbox) -> DemoCluster:
+    """Real Slurm on the sandbox, with two compute nodes."""
+    succeed("demo", "--name", sandbox.name)
+    return DemoCluster(commands.find(sandbox.name))

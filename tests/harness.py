@@ -1,4 +1,4 @@
-"""How the end-to-end tests speak to a sandbox: through the `seltzer` command and kubectl, as a user would."""
+"""How tests speak to a sandbox: through the `seltzer` command and kubectl, as a user would."""
 
 from __future__ import annotations
 
