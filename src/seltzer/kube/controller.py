@@ -1,0 +1,109 @@
+"""Run passes over keys. What comes after a pass is decided here and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from opentelemetry import trace
+
+from seltzer.kube import metrics
+from seltzer.kube.backoff import Backoff
+from seltzer.kube.queue import DelayQueue
+from seltzer.kube.resource import Key
+
+logger = logging.getLogger(__name__)
+tracer = trace.get_tracer("seltzer")
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing to do until something changes."""
+
+
+@dataclass(frozen=True)
+class After:
+    """Look again in so many seconds, or when something changes, whichever comes first."""
+
+    seconds: float
+
+
+Outcome = Done | After
+Pass = Callable[[Key], Awaitable[Outcome]]
+
+
+class Controller:
+    """One kind of work. A key never runs twice at once; a slow key doesn't hold up another.
+
+    `settle` is how long a changed key waits for more changes before its pass. `deadline` ends a pass that hangs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Pass,
+        *,
+        workers: int = 16,
+        settle: float = 0.1,
+        deadline: float = 120.0,
+        first_delay: float = 0.5,
+        last_delay: float = 60.0,
+    ) -> None:
+        self.name = name
+        self._work = work
+        self._workers = workers
+        self._settle = settle
+        self._deadline = deadline
+        self._delays = (first_delay, last_delay)
+        self._queue: DelayQueue[Key] = DelayQueue()
+        self._failing: dict[Key, Backoff] = {}
+        self._measured = metrics.for_controller(name)
+
+    def changed(self, key: Key) -> None:
+        """Something that the key's pass looks at has changed."""
+        self._queue.add(key, self._settle)
+        self._measured.waiting.set(len(self._queue))
+
+    async def run(self) -> None:
+        """Until cancelled; passes that are under way are cancelled with it."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._worker())
+
+    async def _worker(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                delay = await self._pass(key)
+            finally:
+                self._queue.done(key)
+            if delay is not None:
+                self._queue.add(key, delay)
+            self._measured.waiting.set(len(self._queue))
+
+    async def _pass(self, key: Key) -> float | None:
+        """One pass and its outcome: the seconds until the next, None for none."""
+        started = time.monotonic()
+        with tracer.start_as_current_span(self.name, attributes={"key": str(key)}) as span:
+            try:
+                async with asyncio.timeout(self._deadline):
+                    outcome = await self._work(key)
+            except Exception as error:
+                # Wait longer each time, and go on with all others. Nothing that a pass raises stops the controller.
+                delay: float | None = self._failing.setdefault(key, Backoff(*self._delays)).next()
+                span.record_exception(error)
+                self._measured.failed.inc()
+                logger.warning("%s %s: %s; trying again in %.1f s", self.name, key, _told(error), delay)
+            else:
+                self._failing.pop(key, None)
+                delay = outcome.seconds if isinstance(outcome, After) else None
+                self._measured.succeeded.inc()
+        self._measured.seconds.observe(time.monotonic() - started)
+        return delay
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

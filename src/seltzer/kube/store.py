@@ -1,0 +1,117 @@
+"""What we know of one kind of object, by name and by whatever else one looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from seltzer.kube.resource import HasMeta, Key, key_of
+
+T = TypeVar("T", bound=HasMeta)
+Index = Callable[[T], Iterable[str]]
+Watcher = Callable[[T | None, T | None], None]
+
+
+class Store(Generic[T]):
+    """A copy of the API server's objects, kept by a reflector. Reading never waits and never asks.
+
+    Watchers are told of every change, as (before, after); a deletion that was missed is told as soon as it is found.
+    Before the first synchronisation the store is empty and says so: `synced` is False.
+    """
+
+    def __init__(self, indices: Mapping[str, Index[T]] | None = None) -> None:
+        self._items: dict[Key, T] = {}
+        self._indices = dict(indices or {})
+        self._indexed: dict[str, dict[str, set[Key]]] = {name: {} for name in self._indices}
+        self._watchers: list[Watcher[T]] = []
+        self.resource_version = 0
+        self.synced = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def get(self, key: Key) -> T | None:
+        return self._items.get(key)
+
+    def keys(self) -> Iterable[Key]:
+        return self._items.keys()
+
+    def by(self, index: str, value: str) -> list[T]:
+        """The objects that an index has under a value."""
+        return [self._items[key] for key in self._indexed[index].get(value, ())]
+
+    def reached(self, resource_version: str) -> bool:
+        """Whether everything up to that version has been seen: whoever wrote it can now read it here."""
+        return self.synced and self.resource_version >= int(resource_version)
+
+    def watch(self, watcher: Watcher[T]) -> None:
+        self._watchers.append(watcher)
+
+    # --- for the reflector ----------------------------------------------------------------------------------------
+
+    def put(self, item: T) -> None:
+        """Take over a new or changed object. An older version than the known one changes nothing."""
+        version = int(item.metadata.resource_version)
+        self.resource_version = max(self.resource_version, version)
+        before = self._items.get(key_of(item))
+        if before is None or int(before.metadata.resource_version) < version:
+            self._set(item)
+
+    def _set(self, item: T) -> None:
+        key = key_of(item)
+        before = self._items.get(key)
+        if before is not None:
+            self._unindex(key, before)
+        self._items[key] = item
+        self._index(key, item)
+        self._tell(before, item)
+
+    def remove(self, item: T) -> None:
+        """Forget an object that was deleted; `item` is its last state. One that was made anew since then stays."""
+        key, version = key_of(item), int(item.metadata.resource_version)
+        self.resource_version = max(self.resource_version, version)
+        before = self._items.get(key)
+        if before is not None and int(before.metadata.resource_version) <= version:
+            del self._items[key]
+            self._unindex(key, before)
+            self._tell(before, None)
+
+    def replace(self, items: Iterable[T], resource_version: str) -> None:
+        """Take over the whole truth: what is not in it no longer exists."""
+        fresh = {key_of(item): item for item in items}
+        for key in [key for key in self._items if key not in fresh]:
+            before = self._items.pop(key)
+            self._unindex(key, before)
+            self._tell(before, None)
+        # Not `put`: a server that was restored from a backup has gone back, and its word counts.
+        for key, item in fresh.items():
+            known = self._items.get(key)
+            if known is None or known.metadata.resource_version != item.metadata.resource_version:
+                self._set(item)
+        self.resource_version = int(resource_version)
+        self.synced = True
+
+    def progress(self, resource_version: str) -> None:
+        """Nothing changed up to this version."""
+        self.resource_version = max(self.resource_version, int(resource_version))
+
+    def _tell(self, before: T | None, after: T | None) -> None:
+        for watcher in self._watchers:
+            watcher(before, after)
+
+    def _index(self, key: Key, item: T) -> None:
+        for name, index in self._indices.items():
+            for value in index(item):
+                self._indexed[name].setdefault(value, set()).add(key)
+
+    def _unindex(self, key: Key, item: T) -> None:
+        for name, index in self._indices.items():
+            for value in index(item):
+                keys = self._indexed[name].get(value)
+                if keys is not None:
+                    keys.discard(key)
+                    if not keys:
+                        del self._indexed[name][value]

@@ -1,0 +1,105 @@
+"""Lines of a watch, made into events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+import aiohttp
+import msgspec
+
+from seltzer.kube.errors import Unavailable, from_answer
+from seltzer.kube.resource import HasMeta
+
+T = TypeVar("T", bound=HasMeta)
+
+MOST_LINE = 16 << 20
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
+    """Everything up to this resourceVersion has been sent; `initial` ends what a new watch starts with."""
+
+    resource_version: str
+    initial: bool
+
+
+class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object as it is now."""
+
+    item: T
+
+
+class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """An object as it was last."""
+
+    item: T
+
+
+class _Line(msgspec.Struct, gc=False):
+    """The envelope. The object stays raw until its type is known, which may come after it in the line."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _BookmarkMeta(msgspec.Struct, rename="camel", gc=False):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct, gc=False):
+    metadata: _BookmarkMeta
+
+
+class Decoder(Generic[T]):
+    """Makes events of lines; one per watch."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._line = msgspec.json.Decoder(_Line)
+        self._object = msgspec.json.Decoder(kind)
+
+    def decode(self, line: bytes | memoryview) -> Changed[T] | Deleted[T] | Bookmark:
+        """Raises the error that the server reports in the stream, Unavailable for a line that makes no sense."""
+        try:
+            event = self._line.decode(line)
+            if event.type in ("ADDED", "MODIFIED"):
+                return Changed(self._object.decode(event.object))
+            if event.type == "DELETED":
+                return Deleted(self._object.decode(event.object))
+            if event.type == "BOOKMARK":
+                metadata = msgspec.json.decode(event.object, type=_BookmarkObject).metadata
+                initial = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+                return Bookmark(metadata.resource_version, initial)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"a line of a watch makes no sense: {error}") from None
+        if event.type == "ERROR":
+            raise from_answer(500, bytes(event.object))
+        raise Unavailable(f"a watch sent an event of unknown type {event.type!r}")
+
+
+async def lines(content: aiohttp.StreamReader, silence: float) -> AsyncIterator[list[bytes]]:
+    """Whole lines, as many at a time as have come. Ends when the server ends the stream.
+
+    Raises Unavailable when nothing came for `silence` seconds: a connection to a machine that is gone is never reset,
+    it only stays silent, while a live server sends bookmarks. A line that the end cuts off is dropped.
+    """
+    rest = b""
+    chunks = content.iter_any().__aiter__()
+    while True:
+        try:
+            async with asyncio.timeout(silence):
+                chunk = await chunks.__anext__()
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Unavailable(f"a watch was silent for {silence:.0f} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unavailable(f"a watch was cut: {error}") from None
+        whole = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        rest = whole.pop()
+        if len(rest) > MOST_LINE:
+            raise Unavailable(f"a line of a watch is longer than {MOST_LINE >> 20} MiB")
+        if whole:
+            yield [line for line in whole if line]
