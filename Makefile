@@ -57,8 +57,9 @@ unit: setup ## Run the unit tests
 	@.venv/bin/pytest --quiet tests/unit
 
 .PHONY: bench
-bench: setup ## Measure how fast the sandbox is
-	@.venv/bin/python bench/sandbox.py
+bench: setup ## Measure how fast things are, beside the floor; the numbers are in build/bench.json too
+	@.venv/bin/python -m bench.engine
+	@.venv/bin/python -m bench.sandbox
 
 .PHONY: setup
 setup: ## Bring what is needed: apt packages, uv, .venv (demo, test and check do it by themselves)

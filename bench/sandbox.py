@@ -7,7 +7,6 @@ of images on nodes is containerd's own import, in parallel, into as many nodes.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import time
@@ -16,8 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from bench.rows import Row, report
 
 from seltzer.progress import Progress
 from seltzer.sandbox import commands, faults, images, template
@@ -26,6 +24,10 @@ from seltzer.sandbox.cluster import Sandbox
 from seltzer.sandbox.layout import Layout, Spec
 
 NAME = "bench"
+FLOOR = "floor of "
+UP = "sandbox up, 3 nodes Ready, images on them, DNS answers"
+IMAGES = "images onto 3 nodes"
+FLOORS = (UP, IMAGES)
 NODE = 3
 
 
@@ -55,22 +57,22 @@ def until(true: Callable[[], bool], deadline: float = 120.0) -> float:
 def measure(rows: dict[str, list[float]]) -> None:
     """One life of a sandbox."""
     up = timed(lambda: commands.up(Quiet(), NAME, 3, None))
-    rows["up: 3 nodes Ready, images on them, DNS answers"].append(up)
-    rows["  floor: etcd and the API server alone"].append(_floor(commands.find(NAME).spec))
-    rows["up again: nothing to do"].append(timed(lambda: commands.up(Quiet(), NAME, None, None)))
+    rows[UP].append(up)
+    rows[FLOOR + UP].append(_floor(commands.find(NAME).spec))
+    rows["sandbox up again, nothing to do"].append(timed(lambda: commands.up(Quiet(), NAME, None, None)))
     sandbox = commands.find(NAME)
     api = sandbox.api()
     for fault in (faults.kill, faults.cut, faults.freeze):
         fault(sandbox, NODE)
         seen = until(lambda: node_conditions(api).get(f"n{NODE}") == "Unknown")
-        rows[f"{fault.__name__}: until Kubernetes says Unknown"].append(seen)
+        rows[f"node {fault.__name__} until Unknown"].append(seen)
         healing = timed(lambda: faults.heal(sandbox, NODE))
         back = until(lambda: node_conditions(api).get(f"n{NODE}") == "True")
-        rows[f"heal after {fault.__name__}: until Ready"].append(healing + back)
-    rows["images on 3 nodes: by template"].append(timed(lambda: _take(Path(sandbox.spec.template))))
+        rows[f"node heal after {fault.__name__} until Ready"].append(healing + back)
+    rows[IMAGES].append(timed(lambda: _take(Path(sandbox.spec.template))))
     archive = images.archive(Quiet(), sandbox.binaries)
-    rows["  floor: containerd's import"].append(timed(lambda: commands.load(Quiet(), NAME, archive)))
-    rows["down"].append(timed(lambda: commands.down(NAME)))
+    rows[FLOOR + IMAGES].append(timed(lambda: commands.load(Quiet(), NAME, archive)))
+    rows["sandbox down"].append(timed(lambda: commands.down(NAME)))
 
 
 def _floor(spec: Spec) -> float:
@@ -101,23 +103,17 @@ def _take(source: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="how many lives of a sandbox to measure")
-    parser.add_argument("--output", choices=("text", "json"), default="text")
     asked = parser.parse_args()
     with Progress() as progress:
         commands.prepare(progress)
     commands.down(NAME)
-    rows: dict[str, list[float]] = defaultdict(list)
+    seconds: dict[str, list[float]] = defaultdict(list)
     with Progress() as progress:
         for run in range(asked.runs):
             with progress.step(f"run {run + 1} of {asked.runs}"):
-                measure(rows)
-    if asked.output == "json":
-        print(json.dumps({name.strip(): seconds for name, seconds in rows.items()}, indent=2))
-        return
-    table = Table("what", "median s", "least", "most", box=None, pad_edge=False)
-    for name, seconds in rows.items():
-        table.add_row(name, *(f"{value:.2f}" for value in (statistics.median(seconds), min(seconds), max(seconds))))
-    Console(highlight=False).print(table)
+                measure(seconds)
+    floors = {name: statistics.median(seconds.pop(f"{FLOOR}{name}")) for name in FLOORS}
+    report([Row(name, statistics.median(runs), "s", floors.get(name)) for name, runs in seconds.items()])
 
 
 if __name__ == "__main__":

@@ -216,6 +216,12 @@ async def test_long_lists_come_in_pages() -> None:
     assert {request.query["labelSelector"] for request in script.asked} == {"a=b"}
 
 
+async def test_an_object_that_does_not_fit_does_not_hide_the_others() -> None:
+    page = {"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": 7}}, THING]}
+    async with server(Script((200, page))) as client:
+        assert [item.metadata.name for item in (await client.list_all(THINGS, "ns")).items] == ["a"]
+
+
 def test_names_can_not_leave_their_path() -> None:
     assert THINGS.path("../x", "a/b?c") == "/apis/test.seltzer.dev/v1/namespaces/..%2Fx/things/a%2Fb%3Fc"
     with pytest.raises(ValueError, match="needs a namespace"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seltzer.kube import watch
 from seltzer.kube.errors import Gone, ServerError, Unavailable
-from seltzer.kube.watch import Bookmark, Changed, Decoder, Deleted
+from seltzer.kube.watch import Bookmark, Changed, Decoder, Deleted, Skipped
 
 
 class Meta(msgspec.Struct):
@@ -84,6 +84,12 @@ def test_events_are_told_apart_in_any_order_of_keys() -> None:
     assert decoder.decode(turned) == Bookmark("9", False)
     last = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
     assert decoder.decode(line("BOOKMARK", last)) == Bookmark("9", True)
+
+
+def test_an_object_that_does_not_fit_is_skipped_and_not_fatal() -> None:
+    decoder = Decoder(Thing)
+    assert isinstance(decoder.decode(line("ADDED", {"metadata": {"name": 7}})), Skipped)
+    assert isinstance(decoder.decode(line("ADDED", {"metadata": {"name": "a"}})), Changed)
 
 
 def test_errors_in_the_stream_are_raised() -> None:

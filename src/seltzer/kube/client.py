@@ -8,6 +8,7 @@ caller gets `Unavailable` and looks. 401 and 429 mean that nothing was done, so 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,6 +23,7 @@ from seltzer.kube.errors import ApiError, ServerError, TooManyRequests, Unauthor
 from seltzer.kube.resource import HasMeta, Resource
 
 T = TypeVar("T", bound=HasMeta)
+logger = logging.getLogger(__name__)
 
 DEADLINE = 15.0
 MANAGER = "seltzer"
@@ -43,9 +45,9 @@ class _ListMeta(msgspec.Struct, rename="camel", gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _Page(msgspec.Struct, Generic[T]):
+class _Page(msgspec.Struct):
     metadata: _ListMeta
-    items: list[T] | None = None
+    items: list[msgspec.Raw] | None = None
 
 
 class Client:
@@ -94,15 +96,20 @@ class Client:
         deadline: float = 60.0,
     ) -> Listing[T]:
         """All of them, fetched in pages so that no single answer is huge."""
-        page_type = _Page[resource.type]  # type: ignore[name-defined]
+        decoder = msgspec.json.Decoder(resource.type)
         items: list[T] = []
         query = {"limit": str(PAGE), **(params or {})}
         until = time.monotonic() + deadline
         while True:
             left = until - time.monotonic()
             body = await self.call("GET", resource.path(namespace), params=query, deadline=left)
-            page = _decode(body, page_type)
-            items += page.items or []
+            page = _decode(body, _Page)
+            for raw in page.items or ():
+                try:
+                    items.append(decoder.decode(raw))
+                except msgspec.ValidationError as error:
+                    # One that our Struct can't hold must not make us blind to all others.
+                    logger.warning("a %s was skipped: %s", resource.kind, error)
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version)
             query["continue"] = page.metadata.continue_

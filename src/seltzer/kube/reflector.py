@@ -7,6 +7,7 @@ the stream up again at the last known version when it ends, start over when the 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ from seltzer.kube.client import Client
 from seltzer.kube.errors import Gone, Invalid, KubeError
 from seltzer.kube.resource import HasMeta, Key, Resource, key_of
 from seltzer.kube.store import Store
-from seltzer.kube.watch import Bookmark, Changed, Decoder, Deleted, lines
+from seltzer.kube.watch import Bookmark, Changed, Decoder, Deleted, Skipped, lines
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=HasMeta)
 
@@ -109,8 +112,13 @@ class Reflector(Generic[T]):
         # A stream that ended before it told everything told nothing.
         return str(self._store.resource_version) if initial is None else None
 
-    def _take(self, event: Changed[T] | Deleted[T] | Bookmark, initial: dict[Key, T] | None) -> dict[Key, T] | None:
+    def _take(
+        self, event: Changed[T] | Deleted[T] | Bookmark | Skipped, initial: dict[Key, T] | None
+    ) -> dict[Key, T] | None:
         """Handle one event; returns the initial state so far, None when it is complete."""
+        if isinstance(event, Skipped):
+            logger.warning("a %s was skipped: %s", self._resource.kind, event.reason)
+            return initial
         if initial is None:
             match event:
                 case Bookmark():

@@ -37,6 +37,12 @@ class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     item: T
 
 
+class Skipped(msgspec.Struct, frozen=True, gc=False):
+    """An object that our Struct can't hold. One such must not make us blind to all others."""
+
+    reason: str
+
+
 class _Line(msgspec.Struct, gc=False):
     """The envelope. The object stays raw until its type is known, which may come after it in the line."""
 
@@ -60,14 +66,12 @@ class Decoder(Generic[T]):
         self._line = msgspec.json.Decoder(_Line)
         self._object = msgspec.json.Decoder(kind)
 
-    def decode(self, line: bytes | memoryview) -> Changed[T] | Deleted[T] | Bookmark:
+    def decode(self, line: bytes | memoryview) -> Changed[T] | Deleted[T] | Bookmark | Skipped:
         """Raises the error that the server reports in the stream, Unavailable for a line that makes no sense."""
         try:
             event = self._line.decode(line)
-            if event.type in ("ADDED", "MODIFIED"):
-                return Changed(self._object.decode(event.object))
-            if event.type == "DELETED":
-                return Deleted(self._object.decode(event.object))
+            if event.type in ("ADDED", "MODIFIED", "DELETED"):
+                return self._item(event)
             if event.type == "BOOKMARK":
                 metadata = msgspec.json.decode(event.object, type=_BookmarkObject).metadata
                 initial = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
@@ -77,6 +81,13 @@ class Decoder(Generic[T]):
         if event.type == "ERROR":
             raise from_answer(500, bytes(event.object))
         raise Unavailable(f"a watch sent an event of unknown type {event.type!r}")
+
+    def _item(self, event: _Line) -> Changed[T] | Deleted[T] | Skipped:
+        try:
+            item = self._object.decode(event.object)
+        except msgspec.ValidationError as error:
+            return Skipped(f"{error} in {bytes(event.object)[:200].decode(errors='replace')}")
+        return Deleted(item) if event.type == "DELETED" else Changed(item)
 
 
 async def lines(content: aiohttp.StreamReader, silence: float) -> AsyncIterator[list[bytes]]:

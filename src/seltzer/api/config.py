@@ -1,0 +1,61 @@
+"""What `spec.config` of a SlurmCluster may hold: files, by name, that go on top of Seltzer's configuration.
+
+The API server checks the plain form of each line, so that most mistakes are refused when they are made. It sees no
+line that a backslash continues, for one: whoever renders the configuration parses it, and asks `OWNED` again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from .common import Rule
+
+ConfigFile = Annotated[str, Meta(max_length=131072)]
+
+_ADDRESS = "Seltzer's Service always leads to the slurmctld in charge: remove it"
+OWNED: Mapping[str, str] = {
+    "BackupAddr": _ADDRESS,
+    "BackupController": _ADDRESS,
+    "ClusterName": "jobs are accounted under that name: remove it, and set spec.clusterName when you create a cluster",
+    "ControlAddr": _ADDRESS,
+    "ControlMachine": _ADDRESS,
+    "SlurmctldAddr": _ADDRESS,
+    "SlurmctldHost": _ADDRESS,
+    "StateSaveLocation": "its path is the fence between two slurmctld: remove it, and set spec.controller.storage",
+}
+"""Keys of slurm.conf that only Seltzer sets, with why and what to do instead."""
+
+
+def _refuse(line: str, message: str) -> Rule:
+    """A rule that no line of slurm.conf matches `line`."""
+    return Rule(
+        f"!has(self.config) || !('slurm.conf' in self.config) || !self.config['slurm.conf'].matches('(?im)^{line}')",
+        message,
+        ".config",
+    )
+
+
+CONFIG_RULES: tuple[Rule, ...] = (
+    Rule(
+        "!has(self.config) || self.config.all(file, file.matches('^[a-zA-Z0-9][-_.a-zA-Z0-9]{0,62}$'))",
+        "a key of config isn't a file name: use letters, digits, dots, hyphens and underscores, such as gres.conf",
+        ".config",
+    ),
+    Rule(
+        r"!has(self.config) || self.config.all(file, !file.matches('(?i)\\.(key|jwks)$'))",
+        "keys don't belong into a config that all nodes may read: remove the file, since Seltzer makes the keys",
+        ".config",
+    ),
+    _refuse(
+        r"[ \\t]*include[ \\t]",
+        "slurm.conf includes another file, which can't be checked: write its lines into slurm.conf instead",
+    ),
+    # Slurm takes several keys in one line, and += beside =.
+    *(
+        _refuse(rf"([^#\\n]*[ \\t])?{key}[ \\t]*[-+*/]?=", f"slurm.conf sets {key}, but {why}")
+        for key, why in OWNED.items()
+    ),
+)

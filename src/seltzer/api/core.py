@@ -1,0 +1,190 @@
+"""What we read of Kubernetes' own objects: projections that hold only the fields listed here.
+
+A projection drops everything else when it decodes, which is what makes 10,000 pods small. So it must never be written
+back: a PUT of it would erase what it dropped. Write with server-side apply or a patch.
+
+Everything but a name has a default: an object in the middle of its making lacks most of it, and a reader that fails on
+one pod is blind to all. Times stay text, as the API server writes them; who needs one parses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+
+class View(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """How all projections decode. `gc=False` keeps the collector away from them: they can't form cycles."""
+
+
+class OwnerReference(View, frozen=True, kw_only=True):
+    """Who owns an object, and so whose deletion deletes it."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class ObjectMeta(View, frozen=True, kw_only=True):
+    """What every object says about itself."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ObjectCondition(View, frozen=True, kw_only=True):
+    """A condition of a core object; `seltzer.api.common.Condition` is the stricter one that we write."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Waiting(View, frozen=True, kw_only=True):
+    """Why a container hasn't started: ImagePullBackOff, CrashLoopBackOff …"""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(View, frozen=True, kw_only=True):
+    """How a container ended: OOMKilled, Error, Completed …"""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class ContainerState(View, frozen=True, kw_only=True):
+    """Waiting, terminated, or neither: then it runs."""
+
+    waiting: Waiting | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(View, frozen=True, kw_only=True):
+    """How one container of a pod is doing."""
+
+    name: str
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodSpec(View, frozen=True, kw_only=True):
+    """Where a pod runs; empty until it is scheduled."""
+
+    node_name: str = ""
+
+
+class PodStatus(View, frozen=True, kw_only=True):
+    """How a pod is doing."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = field(name="podIP", default="")
+    conditions: tuple[ObjectCondition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(View, frozen=True, kw_only=True):
+    """A pod."""
+
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(View, frozen=True, kw_only=True):
+    """What keeps pods off a node, or drives them away."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(View, frozen=True, kw_only=True):
+    """Whether new pods may come to a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(View, frozen=True, kw_only=True):
+    """How a node is doing."""
+
+    conditions: tuple[ObjectCondition, ...] = ()
+
+
+class Node(View, frozen=True, kw_only=True):
+    """A Kubernetes node."""
+
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class LeaseSpec(View, frozen=True, kw_only=True):
+    """Who holds a Lease, since when and for how long."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int = 0
+
+
+class Lease(View, frozen=True, kw_only=True):
+    """A coordination.k8s.io Lease."""
+
+    metadata: ObjectMeta
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(View, frozen=True, kw_only=True):
+    """The object that an Event is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSeries(View, frozen=True, kw_only=True):
+    """How often an Event has been repeated, and when last."""
+
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(View, frozen=True, kw_only=True):
+    """An events.k8s.io Event."""
+
+    metadata: ObjectMeta
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    action: str = ""
+    event_time: str | None = None
+    regarding: ObjectReference = ObjectReference()
+    series: EventSeries | None = None

@@ -1,0 +1,38 @@
+"""The docstrings of Structs and of their fields, as text for people.
+
+Python keeps the string below a field only in the source, so that is read here; it is beside the module wherever Seltzer
+is installed.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+
+def of_class(cls: type[Any]) -> str:
+    """What a class says about itself."""
+    return _flow(cls.__doc__ or "")
+
+
+def of_fields(cls: type[Any]) -> Mapping[str, str]:
+    """What is written below each field of a class, by the field's name in Python."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for before, after in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
+            match after:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    found[before.target.id] = _flow(text)
+    return found
+
+
+def _flow(text: str) -> str:
+    """Each paragraph on one line: where it breaks is up to who shows it."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -1,0 +1,227 @@
+"""NodeSet: a pool of interchangeable slurmd pods.
+
+Every field here has an effect. These names are kept free for what comes later, so that the shape stays the same:
+
+- `spec.autoscale`: replicas that follow the queue.
+- `spec.gres`, `spec.topology`: GPUs and topology, where they can't be seen from the pod.
+- `spec.health`: checks of one's own that drain a node.
+- `spec.network`: macvlan and ipvlan addresses.
+- `spec.update.partition`, `.order`: finer steps of a roll-out.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from .common import (
+    API_VERSION,
+    NAME_RULE,
+    Conditions,
+    Duration,
+    Image,
+    Namespace,
+    NodeCounts,
+    ObjectName,
+    Part,
+    Percent,
+    PodTemplate,
+    Report,
+    Resources,
+    Rule,
+    text,
+)
+from .core import ObjectMeta
+
+Feature = Annotated[
+    str,
+    text(
+        r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:+]*\Z",
+        "not a feature that jobs can ask for: use letters, digits and _ . : + -",
+        63,
+    ),
+]
+PartitionName = Annotated[
+    str,
+    text(
+        r"^[a-zA-Z][-a-zA-Z0-9_.]*\Z",
+        "not the name of a partition: use letters, digits and _ . - with a letter first",
+        63,
+    ),
+]
+# No blank, quote, backslash or # can be in a value: it could break out of its line of slurm.conf.
+PartitionOptions = Annotated[
+    str,
+    text(
+        r"^([a-zA-Z]+=[!$-&(-\[\]-~]+( +[a-zA-Z]+=[!$-&(-\[\]-~]+)*)?\Z",
+        "options aren't Key=Value pairs as in a PartitionName line: write them like MaxTime=1-00:00:00 Default=YES, "
+        "without quotes",
+        4096,
+    ),
+]
+MaxUnavailable = Annotated[int, Meta(ge=0)] | Percent
+
+
+class ClusterRef(Part, frozen=True, kw_only=True):
+    """A SlurmCluster."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self == oldSelf",
+            "nodes can't move to another cluster: set clusterRef to what it was, or create a new NodeSet",
+        ),
+    )
+
+    name: ObjectName
+    """The name of the SlurmCluster."""
+
+    namespace: Namespace | None = None
+    """Its namespace; without one, the NodeSet's own. A cluster elsewhere must allow it in its
+    spec.nodeSets.namespaces."""
+
+
+class Partition(Part, frozen=True, kw_only=True):
+    """The partition that the nodes are in."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.enabled || (!has(self.name) && !has(self.options))",
+            "there is no partition to name: remove name and options, or set enabled to true",
+        ),
+        Rule(
+            "!has(self.name) || self.name.lowerAscii() != 'default'",
+            "Slurm takes a partition called default for the defaults of all others: choose another name",
+            ".name",
+        ),
+        Rule(
+            "!has(self.options) || !self.options.matches('(?i)(^| )(PartitionName|Nodes)=')",
+            "Seltzer sets PartitionName and Nodes: remove them from options, and set name instead",
+            ".options",
+        ),
+    )
+
+    enabled: bool = True
+    """Whether the nodes are in a partition of their own. Without one, put them into those that spec.config of the
+    cluster defines: Nodes= takes the NodeSet's name there."""
+
+    name: PartitionName | None = None
+    """The partition's name; without one, the NodeSet's. NodeSets that use the same name share the partition."""
+
+    options: PartitionOptions | None = None
+    """More of the partition's line in slurm.conf, such as `Default=YES MaxTime=1-00:00:00`."""
+
+
+class Drain(Part, frozen=True, kw_only=True):
+    """How a node is emptied before its pod goes: when the set shrinks, is updated or is deleted."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.onTimeout == 'wait' || has(self.timeout)",
+            "onTimeout has no effect without a timeout: set drain.timeout, such as 1h",
+            ".timeout",
+        ),
+    )
+
+    timeout: Duration | None = None
+    """How long jobs may take to end, such as 90s or 1h30m; without one, as long as they need."""
+
+    on_timeout: Literal["wait", "requeue", "kill"] = "wait"
+    """What happens to jobs that take longer: wait for them and say so, put them back into the queue, or end them."""
+
+
+class Update(Part, frozen=True, kw_only=True):
+    """How a changed NodeSet replaces its pods. A pod's node is always drained first."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(string(self.maxUnavailable) in ['0', '0%'])",
+            "an update with maxUnavailable 0 never begins: set it to at least 1, or set paused to true",
+            ".maxUnavailable",
+        ),
+    )
+
+    max_unavailable: MaxUnavailable = "25%"
+    """How many nodes may be drained or away at once, as a number or in percent of replicas, and at least one."""
+
+    paused: bool = False
+    """Keep the pods as they are for now; a changed template waits until this is false."""
+
+
+class NodeSetSpec(Part, frozen=True, kw_only=True):
+    """What the pool should be."""
+
+    cluster_ref: ClusterRef
+    """The cluster that the nodes belong to. Can't be changed."""
+
+    replicas: Annotated[int, Meta(ge=0, le=65536)] = 1
+    """How many nodes there are. `kubectl scale` and autoscalers set this; what is taken away is drained first. All
+    NodeSets of a cluster together can't exceed Slurm's MaxNodeCount."""
+
+    image: Image | None = None
+    """The image to run; without one, the image that was released with the operator."""
+
+    resources: Resources = Resources()
+    """CPU and memory of each node. Slurm gets to know what the limits say, or else the requests, or else what the
+    Kubernetes node has."""
+
+    features: Annotated[
+        tuple[Feature, ...], Meta(max_length=64, extra_json_schema={"x-kubernetes-list-type": "set"})
+    ] = ()
+    """Features that jobs can ask for with --constraint. The NodeSet's name is always one."""
+
+    weight: Annotated[int, Meta(ge=1, le=4294967280)] = 1
+    """Slurm's weight of the nodes: all else being equal, jobs go to the nodes with the lowest."""
+
+    partition: Partition = Partition()
+
+    drain: Drain = Drain()
+
+    update: Update = Update()
+
+    pod_template: PodTemplate = PodTemplate()
+    """Changes to the pods. The main container is called slurmd."""
+
+
+class NodeSetStatus(Report, frozen=True, kw_only=True):
+    """What the pool is, as last seen."""
+
+    observed_generation: int = 0
+    """The metadata.generation that this status is about; older than the object's: not up to date."""
+
+    conditions: Conditions = ()
+    """What is true about the pool. Ready says whether all nodes take jobs."""
+
+    replicas: int = 0
+    """How many pods there are."""
+
+    ready_replicas: int = 0
+    """How many pods are ready and registered with Slurm."""
+
+    updated_replicas: int = 0
+    """How many pods are made from the NodeSet as it is now."""
+
+    selector: str = ""
+    """The label selector of the pods, for `kubectl scale` and autoscalers."""
+
+    nodes: NodeCounts = NodeCounts()
+
+
+class NodeSet(Report, frozen=True, kw_only=True):
+    """A pool of interchangeable Slurm nodes, each a pod that runs slurmd."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        NAME_RULE,
+        Rule(
+            "!(self.metadata.name in ['all', 'default'])",
+            "all and default mean something else in slurm.conf: choose another name",
+            ".metadata.name",
+        ),
+    )
+
+    api_version: Literal["seltzer.dev/v1alpha1"] = API_VERSION
+    kind: Literal["NodeSet"] = "NodeSet"
+    metadata: ObjectMeta
+    spec: NodeSetSpec
+
+    status: NodeSetStatus = NodeSetStatus()

@@ -1,0 +1,248 @@
+"""SlurmCluster: the control plane of one Slurm cluster in one object.
+
+Every field here has an effect. These names are kept free for what comes later, so that the shape stays the same:
+
+- `spec.accounting`: slurmdbd and its database: single, Galera or external.
+- `spec.auth`: keys of one's own, their rotation, munge.
+- `spec.controller.standby`, `.lease`, `.keepJobs`, `.hold`: failover, kept jobs and debugging.
+- `spec.controller.storage.claim`: a claim that exists already.
+- `spec.configFrom`: configuration from ConfigMaps and Secrets beside `spec.config`.
+- `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
+- `spec.login.home`, `.sssd`: a shared home, and users from a directory.
+- `spec.suspend`, `spec.timeToLive`: a cluster that sleeps, or ends by itself.
+- `spec.backup`, `spec.upgrade`, `spec.external`: backup and restore, ordered upgrades, daemons outside Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from .common import (
+    API_VERSION,
+    NAME_RULE,
+    Conditions,
+    Image,
+    Namespace,
+    NodeCounts,
+    ObjectName,
+    Part,
+    PodTemplate,
+    Quantity,
+    Report,
+    Resources,
+    Rule,
+    Time,
+    text,
+)
+from .config import CONFIG_RULES, ConfigFile
+from .core import ObjectMeta
+
+# It names SQL tables, files and environment variables; Slurm's own limit is 40 characters, in lower case.
+ClusterName = Annotated[
+    str,
+    text(
+        r"^[a-z]([-_a-z0-9]*[a-z0-9])?\Z",
+        "not a cluster name that Slurm's database can hold: use at most 40 lower-case letters, digits, hyphens and "
+        "underscores, with a letter first and a letter or a digit last",
+        40,
+    ),
+]
+AuthorizedKey = Annotated[
+    str, text(r"^[^\r\n]+\Z", "a key is one line: write each line of authorized_keys as one item of the list", 16384)
+]
+ScalarSet = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
+
+
+class Storage(Part, frozen=True, kw_only=True):
+    """The volume that holds slurmctld's state: the queue, the nodes' states, the reservations."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",
+            "a volume can't shrink: set size to what it was, or to more",
+            ".size",
+        ),
+        Rule(
+            "has(self.className) == has(oldSelf.className)"
+            " && (!has(self.className) || self.className == oldSelf.className)",
+            "a volume can't move to another storage class: set className to what it was, or create a new cluster",
+        ),
+        Rule(
+            "self.accessMode == oldSelf.accessMode",
+            "a volume can't change its access mode: set accessMode to what it was, or create a new cluster",
+            ".accessMode",
+        ),
+    )
+
+    size: Quantity = "4Gi"
+    """How much to claim. It can grow later where the storage class allows it, never shrink."""
+
+    class_name: ObjectName | None = None
+    """The storage class to claim from; without one, the default class of Kubernetes. Can't be changed."""
+
+    access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = "ReadWriteOnce"
+    """Who may mount the volume at once: one Kubernetes node, one pod, or many nodes. Can't be changed."""
+
+    on_delete: Literal["retain", "delete"] = "retain"
+    """What happens to the volume claim when the cluster is deleted: keep the queue and the job IDs in it, or delete it
+    too."""
+
+
+class Controller(Part, frozen=True, kw_only=True):
+    """slurmctld, the daemon that holds the queue and places the jobs. There is always one."""
+
+    image: Image | None = None
+    """The image to run; without one, the image that was released with the operator."""
+
+    storage: Storage = Storage()
+
+    resources: Resources = Resources()
+    """CPU and memory of the slurmctld container."""
+
+    pod_template: PodTemplate = PodTemplate()
+    """Changes to the controller's pod, over those of spec.podTemplate. The main container is called slurmctld."""
+
+
+class Rest(Part, frozen=True, kw_only=True):
+    """slurmrestd, the REST API of Slurm. Seltzer needs it too, so there is at least one."""
+
+    replicas: Annotated[int, Meta(ge=1, le=16)] = 1
+    """How many pods serve the API."""
+
+    image: Image | None = None
+    """The image to run; without one, the image that was released with the operator."""
+
+    resources: Resources = Resources()
+    """CPU and memory of the slurmrestd container."""
+
+    pod_template: PodTemplate = PodTemplate()
+    """Changes to the pods, over those of spec.podTemplate. The main container is called slurmrestd."""
+
+
+class Service(Part, frozen=True, kw_only=True):
+    """The Service that leads to the login pods."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
+    """Who can reach it: pods only, whoever reaches a Kubernetes node, or whoever reaches the load balancer."""
+
+    annotations: Mapping[str, str] = {}
+    """Annotations for the load balancer or the DNS controller of your cloud."""
+
+
+class SecretRef(Part, frozen=True, kw_only=True):
+    """A Secret in the cluster's namespace."""
+
+    name: ObjectName
+    """The name of the Secret."""
+
+
+class Login(Part, frozen=True, kw_only=True):
+    """Pods with sshd and Slurm's commands, where people log in."""
+
+    replicas: Annotated[int, Meta(ge=0, le=64)] = 1
+    """How many login pods there are; 0 for none."""
+
+    image: Image | None = None
+    """The image to run; without one, the image that was released with the operator."""
+
+    authorized_keys: Annotated[tuple[AuthorizedKey, ...], Meta(max_length=256), ScalarSet] = ()
+    """SSH public keys that may log in, each as a line of an authorized_keys file."""
+
+    authorized_keys_secret: SecretRef | None = None
+    """A Secret whose key authorized_keys holds more public keys."""
+
+    service: Service = Service()
+
+    resources: Resources = Resources()
+    """CPU and memory of the login container."""
+
+    pod_template: PodTemplate = PodTemplate()
+    """Changes to the pods, over those of spec.podTemplate. The main container is called login."""
+
+
+class NodeSetAccess(Part, frozen=True, kw_only=True):
+    """Whose NodeSets may join the cluster."""
+
+    namespaces: Annotated[tuple[Namespace, ...], Meta(max_length=256), ScalarSet] = ()
+    """Other namespaces whose NodeSets may join; those of the cluster's own namespace always may."""
+
+
+class SlurmClusterSpec(Part, frozen=True, kw_only=True):
+    """What the cluster should be. An empty spec is a working cluster."""
+
+    rules: ClassVar[tuple[Rule, ...]] = CONFIG_RULES
+
+    cluster_name: ClusterName | None = None
+    """Slurm's name of the cluster, in accounting and on the command line; without one, metadata.name. Can't be
+    changed."""
+
+    controller: Controller = Controller()
+
+    rest: Rest = Rest()
+
+    login: Login = Login()
+
+    node_sets: NodeSetAccess = NodeSetAccess()
+
+    config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
+    """What you want on top of Seltzer's configuration, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and
+    so on. A change is tried in a scratch slurmctld first; one that doesn't start isn't rolled out, and the condition
+    ConfigValid says why."""
+
+    pod_template: PodTemplate = PodTemplate()
+    """Changes to all pods of the control plane: controller, rest and login. NodeSets have their own."""
+
+
+class JobCounts(Report, frozen=True, kw_only=True):
+    """How many jobs there are."""
+
+    running: int = 0
+    """Jobs that run."""
+
+    pending: int = 0
+    """Jobs that wait."""
+
+
+class SlurmClusterStatus(Report, frozen=True, kw_only=True):
+    """What the cluster is, as last seen."""
+
+    observed_generation: int = 0
+    """The metadata.generation that this status is about; older than the object's: not up to date."""
+
+    conditions: Conditions = ()
+    """What is true about the cluster. Ready says whether jobs can be submitted; beside it is one per component."""
+
+    slurm_version: str | UnsetType = UNSET
+    """The version of the slurmctld that is running."""
+
+    nodes: NodeCounts = NodeCounts()
+
+    jobs: JobCounts = JobCounts()
+
+    last_failover_time: Time | UnsetType = UNSET
+    """When another pod last took over as the controller."""
+
+
+class SlurmCluster(Report, frozen=True, kw_only=True):
+    """A Slurm cluster: its controller, REST API and login pods. Its compute nodes are NodeSets."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        NAME_RULE,
+        Rule(
+            "(has(self.spec.clusterName) ? self.spec.clusterName : self.metadata.name)"
+            " == (has(oldSelf.spec.clusterName) ? oldSelf.spec.clusterName : oldSelf.metadata.name)",
+            "jobs are accounted under the cluster's name, so it can't change: set clusterName to what it was, or "
+            "create a new cluster",
+            ".spec.clusterName",
+        ),
+    )
+
+    api_version: Literal["seltzer.dev/v1alpha1"] = API_VERSION
+    kind: Literal["SlurmCluster"] = "SlurmCluster"
+    metadata: ObjectMeta
+    spec: SlurmClusterSpec = SlurmClusterSpec()
+
+    status: SlurmClusterStatus = SlurmClusterStatus()
