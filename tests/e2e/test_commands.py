@@ -200,7 +200,9 @@ def test_a_build_that_fails_names_its_log(tmp_path: Path, spare: str) -> None:
 
 def test_after_control_c_up_and_down_simply_work(spare: str) -> None:
     command = [str(SELTZER), "sandbox", "up", "--name", spare, "--nodes", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # A shell starts background jobs with SIGINT ignored, and we may be one.
+    listen = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen)
     assert process.stderr is not None
     for line in process.stderr:
         if "API server" in line:

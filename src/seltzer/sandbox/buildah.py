@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 from pathlib import Path
@@ -33,6 +34,7 @@ class Buildah:
     def __init__(self, folder: Path, logs: Path) -> None:
         self.folder = folder
         self.scratch = folder / "tmp"
+        self._settings = folder / "containers.conf"
         self._logs = logs
 
     def open(self) -> None:
@@ -41,6 +43,9 @@ class Buildah:
             shutil.rmtree(leftover, ignore_errors=True)
         for folder in (self.scratch, self.folder / "var"):
             folder.mkdir(parents=True, exist_ok=True)
+        # buildah prepares a network that our builds do without, and leaves files of it in the machine's /etc otherwise.
+        networks = json.dumps(str(self.folder / "networks"), ensure_ascii=False)
+        self._settings.write_text(f"[network]\nnetwork_config_dir = {networks}\n", encoding="utf-8")
         if (self.folder / "root").exists():
             self.run("rm", "--all", doing="clearing up after an earlier build", log="storage", deadline=120)
 
@@ -56,7 +61,11 @@ class Buildah:
             doing=doing,
             log=self.log(log),
             deadline=deadline,
-            env={"TMPDIR": str(self.scratch), "HIDE": str(self.folder / "var")},
+            env={
+                "CONTAINERS_CONF": str(self._settings),
+                "HIDE": str(self.folder / "var"),
+                "TMPDIR": str(self.scratch),
+            },
         )
 
     def log(self, name: str) -> Path:
