@@ -1,0 +1,269 @@
+"""A Slurm cluster as we read and change it over slurmrestd.
+
+What slurmrestd does with many nodes at once (tried on 26.05, `tests/contract/test_slurm_rest.py` holds it to that):
+
+- `POST /nodes/` goes through the nodes in order and tells one error for all. It ends at the first that doesn't exist;
+  one that it can't change doesn't stop it.
+- `DELETE /node/{name}` takes a hostlist, percent-encoded, and removes every node that it can, then tells one error for
+  all: a missing or busy node keeps only itself. There is no other way to delete, and a path has to be short.
+- `POST /new/node/` makes all of them or, if one exists, none.
+
+So after an error a second look tells which nodes it was about, and a second call does what the first left undone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from seltzer.slurm import hostlist
+from seltzer.slurm.errors import Rejected, Unavailable, Unsupported
+from seltzer.slurm.http import DEADLINE, Http
+from seltzer.slurm.models import (
+    Config,
+    Node,
+    NodeList,
+    Partition,
+    Ping,
+    Reservation,
+    Statistics,
+    Wrapped,
+    plain,
+)
+from seltzer.slurm.rest import VERSIONS, Envelope, Rest
+from seltzer.slurm.token import TokenSource
+
+# slurmrestd takes some 32 kB; proxies before it often only 8.
+LONGEST_PATH = 7_500
+NODE_EXISTS = 2168
+CREATE_SINCE = "v0.0.44"
+CONFIG_SINCE = "v0.0.45"
+
+# Slurm takes `all`, in any case, for every node. It takes a NodeSet's name for all of that NodeSet's nodes, too, which
+# can't be seen here: whoever names NodeSets has to choose names that no node has.
+_NAME = re.compile(r"(?!all$)[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
+_KEY = re.compile(r"[A-Za-z]+")
+_VALUE = re.compile(r"[!-~]+")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each node of a bulk write: every name that was given is in one of the two."""
+
+    done: frozenset[str] = frozenset()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def __or__(self, other: Outcome) -> Outcome:
+        return Outcome(self.done | other.done, {**self.failed, **other.failed})
+
+
+class _Nodes(Envelope, frozen=True):
+    nodes: tuple[Node, ...] | None = None
+    last_update: Wrapped = None
+
+
+class _Partitions(Envelope, frozen=True):
+    partitions: tuple[Partition, ...] | None = None
+
+
+class _Diag(Envelope, frozen=True):
+    statistics: Statistics | None = None
+
+
+class _Pings(Envelope, frozen=True):
+    pings: tuple[Ping, ...] | None = None
+
+
+class _Reservations(Envelope, frozen=True):
+    reservations: tuple[Reservation, ...] | None = None
+
+
+class _ConfigMeta(msgspec.Struct, frozen=True):
+    BOOT_TIME: int = 0
+    SLURM_VERSION: str = ""
+
+
+class _Config(Envelope, frozen=True):
+    slurm_conf: dict[str, Any] | None = None
+    slurm_conf_meta: _ConfigMeta = _ConfigMeta()
+
+
+class SlurmClient:
+    """One cluster. Every call ends by its deadline, with what was asked for or with a SlurmError; no answer is empty
+    because something failed. Writes are sent once, and Unavailable then means that they may have been done."""
+
+    def __init__(self, http: Http, tokens: TokenSource, *, deadline: float = DEADLINE) -> None:
+        self._rest = Rest(http, tokens, deadline=deadline)
+
+    async def version(self) -> str:
+        """The data_parser version that is spoken."""
+        return await self._rest.version()
+
+    async def nodes(self, update_time: int | None = None, *, future: bool = False) -> NodeList | None:
+        """All nodes; None if there was no change since `update_time`, which is that of an earlier answer.
+
+        There is no way to get only the changed ones. A change in the second of the earlier answer is never missed; it
+        may come twice. FUTURE nodes are left out unless asked for.
+        """
+        query = [f"update_time={update_time}"] if update_time is not None else []
+        query += ["flags=FUTURE"] if future else []
+        answer = await self._rest.read_changed("nodes/" + ("?" + "&".join(query) if query else ""), _Nodes)
+        if answer is None and update_time is not None:
+            return None
+        told = _told(answer, "nodes")
+        return NodeList(_told(told.nodes, "nodes"), plain(told.last_update) or 0)
+
+    async def partitions(self) -> tuple[Partition, ...]:
+        answer = await self._rest.read("partitions/", _Partitions)
+        return _told(answer.partitions, "partitions")
+
+    async def diag(self) -> Statistics:
+        answer = await self._rest.read("diag/", _Diag)
+        return _told(answer.statistics, "statistics")
+
+    async def ping(self) -> tuple[Ping, ...]:
+        """Whether slurmctld answers slurmrestd. This is told at once, where other calls wait 10 s for slurmctld."""
+        answer = await self._rest.read("ping/", _Pings)
+        return _told(answer.pings, "pings")
+
+    async def reservations(self) -> tuple[Reservation, ...]:
+        answer = await self._rest.read("reservations/", _Reservations)
+        return _told(answer.reservations, "reservations")
+
+    async def config(self) -> Config:
+        """What slurmctld runs with. Slurm 26.05 and newer."""
+        await self._needs(CONFIG_SINCE, "tell its configuration")
+        answer = await self._rest.read("conf", _Config)
+        meta = answer.slurm_conf_meta
+        return Config(_told(answer.slurm_conf, "slurm_conf"), meta.BOOT_TIME, meta.SLURM_VERSION)
+
+    async def reconfigure(self) -> None:
+        """Make all daemons read their configuration again. Jobs don't notice."""
+        await self._rest.write("GET", "reconfigure/")
+
+    async def drain(self, names: Iterable[str], reason: str) -> Outcome:
+        """No new jobs on these nodes. Done are nodes that are drained with this reason."""
+        if not reason.strip():
+            raise ValueError("a drain needs a reason")
+        body = {"state": ["DRAIN"], "reason": reason}
+        return await self._update(names, body, lambda node: node.drained and node.reason == reason)
+
+    async def resume(self, names: Iterable[str]) -> Outcome:
+        """Jobs may start on these nodes again. Done are nodes that are neither drained nor down, also if they weren't
+        before (which Slurm calls an error)."""
+        body = {"state": ["RESUME"]}
+        return await self._update(names, body, lambda node: not {"DRAIN", "FAIL", "DOWN"} & set(node.state))
+
+    async def create(self, names: Iterable[str], settings: Mapping[str, str]) -> Outcome:
+        """New nodes with these settings of a NodeName line; nodes that exist stay as they are, and fail.
+        Slurm 25.11 and newer."""
+        wanted = _checked(names)
+        words = " ".join(f"{key}={value}" for key, value in settings.items())
+        for key, value in settings.items():
+            if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or set(value) & set("\"'#\\"):
+                raise ValueError(f"{key}={value!r} can't be in a node's line")
+        if not wanted:
+            return Outcome()
+        await self._needs(CREATE_SINCE, "create nodes")
+        try:
+            return await self._create(wanted, words)
+        except Rejected as rejection:
+            there = await self._there(future=True) if NODE_EXISTS in rejection.numbers else {}
+            existing = {name: str(rejection) for name in wanted if name in there}
+            rest = wanted - existing.keys()
+            if not existing or not rest:
+                return Outcome(failed={name: str(rejection) for name in wanted})
+        try:
+            return await self._create(rest, words) | Outcome(failed=existing)
+        except Rejected as rejection:
+            return Outcome(failed={**existing, **{name: str(rejection) for name in rest}})
+
+    async def delete(self, names: Iterable[str]) -> Outcome:
+        """Remove these nodes from Slurm. Done are nodes that don't exist any more, or never did; a busy node stays.
+
+        Slurm asks back for nothing: it deletes idle nodes with running slurmds, and nodes that pending jobs name.
+        """
+        outcome = Outcome()
+        for part, path in _paths(_checked(names)):
+            try:
+                await self._rest.write("DELETE", path)
+                outcome |= Outcome(part)
+            except Rejected as rejection:
+                there = await self._there(future=True)
+                failed = {name: str(rejection) for name in part if name in there}
+                outcome |= Outcome(part - failed.keys(), failed)
+        return outcome
+
+    async def _update(self, names: Iterable[str], change: dict[str, Any], done: Callable[[Node], bool]) -> Outcome:
+        """Change these nodes; of those that Slurm may not have changed, `done` tells which are as wanted."""
+        wanted = _checked(names)
+        if not wanted:
+            return Outcome()
+        try:
+            await self._post(wanted, change)
+            return Outcome(wanted)
+        except Rejected as rejection:
+            there, words = await self._there(), str(rejection)
+        failed = {name: "Slurm has no such node" for name in wanted - there.keys()}
+        left = frozenset(name for name in wanted & there.keys() if not done(there[name]))
+        if failed and left:
+            try:
+                await self._post(left, change)
+                left = frozenset()
+            except Rejected as rejection:
+                there, words = await self._there(), str(rejection)
+                left = frozenset(name for name in left if name not in there or not done(there[name]))
+        failed |= dict.fromkeys(left, words)
+        return Outcome(wanted - failed.keys(), failed)
+
+    async def _post(self, names: frozenset[str], change: dict[str, Any]) -> None:
+        await self._rest.write("POST", "nodes/", {"name": [hostlist.fold(names)], **change})
+
+    async def _create(self, names: frozenset[str], words: str) -> Outcome:
+        await self._rest.write("POST", "new/node/", {"node_conf": f"NodeName={hostlist.fold(names)} {words}".rstrip()})
+        return Outcome(names)
+
+    async def _there(self, *, future: bool = False) -> dict[str, Node]:
+        listed = await self.nodes(future=future)
+        return {node.name: node for node in _told(listed, "nodes").nodes}
+
+    async def _needs(self, version: str, what: str) -> None:
+        spoken = await self.version()
+        if VERSIONS.index(spoken) > VERSIONS.index(version):
+            raise Unsupported(f"slurmrestd speaks {spoken} and can't {what}; {version} can")
+
+
+def _told(value: T | None, what: str) -> T:
+    """An answer without what was asked for isn't an answer of none."""
+    if value is None:
+        raise Unavailable(f"slurmrestd's answer has no {what}")
+    return value
+
+
+def _checked(names: Iterable[str]) -> frozenset[str]:
+    """The names, if none of them can mean anything to Slurm but one node."""
+    checked = frozenset(names)
+    for name in checked:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} can't be a node's name")
+    return checked
+
+
+def _paths(names: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
+    """Paths that together name all of these nodes: one, unless it would be longer than slurmrestd takes."""
+    path = f"node/{quote(hostlist.fold(names), safe='')}"
+    if not names:
+        return
+    if len(path) <= LONGEST_PATH or len(names) == 1:
+        yield names, path
+        return
+    ordered = sorted(names)
+    yield from _paths(frozenset(ordered[: len(ordered) // 2]))
+    yield from _paths(frozenset(ordered[len(ordered) // 2 :]))

@@ -1,0 +1,50 @@
+"""What can go wrong between us and Slurm, in four kinds that callers treat differently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seltzer.errors import SeltzerError
+
+
+class SlurmError(SeltzerError):
+    """Slurm did not do or tell what it was asked."""
+
+
+class Unavailable(SlurmError):
+    """No answer, or none that makes sense: what Slurm knows, and whether a write was done, is unknown."""
+
+
+class Refused(SlurmError):
+    """Slurm doesn't accept our token, so nothing was done: the key is wrong, or clocks are far apart."""
+
+
+class Unsupported(SlurmError):
+    """The slurmrestd at hand is too old for what was asked; nothing was done."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One entry of `errors[]`, in Slurm's own words."""
+
+    number: int
+    error: str
+    description: str = ""
+
+    def __str__(self) -> str:
+        words = ": ".join(part for part in (self.description, self.error) if part) or "unknown error"
+        return f"{words} ({self.number})"
+
+
+class Rejected(SlurmError):
+    """Slurm understood and said no, perhaps only to a part of it: some nodes of a bulk write may have been changed."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("Slurm says: " + "; ".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Slurm's error numbers."""
+        return frozenset(problem.number for problem in self.problems)

@@ -1,0 +1,146 @@
+"""One HTTP exchange with one of Slurm's daemons: bounded in time, in size and in number, and never redirected.
+
+It is our own because slurmrestd 26.05 breaks HTTP in two ways that strict clients, aiohttp among them, don't forgive:
+it sends every error answer twice, and asked for `Connection: close` it writes that header behind the body. So the
+first answer is read, exactly as long as it says it is, and then the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from seltzer.slurm.errors import Unavailable
+
+# slurmrestd tries for 10 s to reach slurmctld before it says that it can't.
+DEADLINE = 15.0
+# 30,000 nodes are 76 MB.
+LARGEST_ANSWER = 128 * 1024 * 1024
+CONNECTIONS = 4
+
+BUFFER = 1024 * 1024
+HEADER_LIMIT = 64 * 1024
+NO_BODY = frozenset({204, 304})
+
+
+class Answer(NamedTuple):
+    """What came back, whole."""
+
+    status: int
+    body: bytes
+
+    @property
+    def gist(self) -> str:
+        """The first words of the body, for an error message."""
+        text = " ".join(self.body[:400].decode(errors="replace").split())
+        return f"{text[:119]}…" if len(text) > 120 else text or "nothing"
+
+
+class Http:
+    """Exchanges with one server. Each ends by its deadline, with an Answer or with Unavailable.
+
+    Every exchange has its own connection: one that the server has closed meanwhile would make the outcome of a write
+    unknown, and a Service spreads new connections over all its pods.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        *,
+        deadline: float = DEADLINE,
+        largest: int = LARGEST_ANSWER,
+        connections: int = CONNECTIONS,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        where = urlsplit(base)
+        if where.scheme not in ("http", "https") or not where.hostname:
+            raise ValueError(f"{base!r} isn't the URL of a server")
+        self.base = base.rstrip("/")
+        self._host = where.hostname
+        self._port = where.port or (443 if where.scheme == "https" else 80)
+        self._prefix = where.path.rstrip("/")
+        self._tls = (tls or ssl.create_default_context()) if where.scheme == "https" else None
+        self._deadline = deadline
+        self._largest = largest
+        self._free = asyncio.Semaphore(connections)
+
+    async def exchange(
+        self, method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
+        """Send `body` to `path`, which is percent-encoded already, and get all of the answer."""
+        request = self._request(method, path, headers or {}, body)
+        try:
+            async with asyncio.timeout(self._deadline), self._free, self._connected() as (reader, writer):
+                writer.write(request)
+                await writer.drain()
+                return await self._answer(reader)
+        except TimeoutError:
+            raise Unavailable(f"{self.base} gave no answer within {self._deadline:g} s") from None
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            raise Unavailable(f"{self.base} gave an answer that ends too early or isn't HTTP") from None
+        except OSError as error:
+            raise Unavailable(f"{self.base} can't be reached: {error}") from error
+
+    def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._host}:{self._port}", "Accept: */*"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"Content-Length: {len(body)}"] if body or method != "GET" else []
+        if not all(line.isprintable() and line.isascii() for line in lines):
+            raise ValueError("a request's path and headers are printable ASCII")
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=BUFFER)
+        try:
+            yield reader, writer
+        finally:
+            # Whatever else the server has to say, nobody waits for it.
+            writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+        head = await reader.readuntil(b"\r\n\r\n")
+        line, *fields = head[:HEADER_LIMIT].decode("latin-1").split("\r\n")
+        words = line.split(" ", 2)
+        if not words[0].startswith("HTTP/1.") or not words[1:] or not words[1].isdecimal() or len(head) > HEADER_LIMIT:
+            raise Unavailable(f"{self.base} doesn't speak HTTP: {line[:80]!r}")
+        status = int(words[1])
+        told = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        return Answer(status, b"" if status in NO_BODY else await self._body(reader, told))
+
+    async def _body(self, reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return await self._chunks(reader)
+        if "content-length" in headers:
+            return await reader.readexactly(self._bounded(headers["content-length"], 10))
+        body = bytearray()
+        while chunk := await reader.read(BUFFER):
+            body += chunk
+            self._bounded(str(len(body)), 10)
+        return bytes(body)
+
+    async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
+        body = bytearray()
+        while True:
+            line = await reader.readuntil(b"\r\n")
+            size = self._bounded(line.split(b";")[0].decode("latin-1").strip(), 16)
+            if size == 0:
+                return bytes(body)
+            self._bounded(str(len(body) + size), 10)
+            body += (await reader.readexactly(size + 2))[:-2]
+
+    def _bounded(self, size: str, base: int) -> int:
+        """A size that somebody else wrote, if it is one and we have room for so much."""
+        try:
+            number = int(size[:20], base)
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise Unavailable(f"{self.base} says that its answer is {size[:20]!r} long")
+        if number > self._largest or len(size) > 20:
+            raise Unavailable(f"{self.base} answered with more than {self._largest} bytes")
+        return number

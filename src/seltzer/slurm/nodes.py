@@ -1,0 +1,188 @@
+"""What we know about a cluster's nodes: polled, never guessed.
+
+slurmctld has no watches. Asked with `update_time` it answers at once that nothing changed, or with all nodes; so a node
+that was deleted is missing from the next answer, and every answer is the whole truth. One thing can hide changes: a
+slurmctld whose clock is behind the last answer says that nothing changed until it has caught up. After a restart on
+another machine that is likely, so each poll first asks since when slurmctld counts, which changes with each start. For
+a clock that is set back without a restart, all nodes are read every `resync` seconds, whatever slurmctld says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from seltzer.slurm.errors import SlurmError
+from seltzer.slurm.models import Node, NodeList, Statistics
+
+
+class Source(Protocol):
+    """What the cache asks: a SlurmClient."""
+
+    async def nodes(self, update_time: int | None = None) -> NodeList | None: ...
+
+    async def diag(self) -> Statistics: ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often to ask, in seconds."""
+
+    busy: float = 1.0
+    idle: float = 15.0
+    # All nodes, also if slurmctld says that nothing changed.
+    resync: float = 300.0
+    # What is known is unknown again when no answer came for so long. More than `idle` and a call's deadline together.
+    stale: float = 60.0
+
+
+@dataclass(frozen=True)
+class View:
+    """All nodes by name. It has every change that Slurm had acknowledged at `asked`, by the cache's clock."""
+
+    nodes: Mapping[str, Node]
+    statistics: Statistics
+    asked: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a poll found."""
+
+    # Nodes that are new, different or gone (then the view hasn't them).
+    names: frozenset[str] = frozenset()
+    # slurmctld has started or reconfigured itself since the last poll; also told once after midnight UTC.
+    restarted: bool = False
+    # Whether the view is known now. Told when it changes.
+    known: bool = True
+
+
+Watcher = Callable[[Change], None]
+Wait = Callable[[asyncio.Event, float], Awaitable[None]]
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event is set, for so many seconds at most."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
+class NodeCache:
+    """The nodes of one cluster, for as long as `run` runs.
+
+    `view` is None while the nodes are unknown: before the first answer, and when no answer came for `pace.stale`
+    seconds. While it is not None it is what Slurm told, at most that old. A deleted node is gone from it by the next
+    poll, after a restart with a wrong clock too; at the very latest after `pace.resync` seconds.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        pace: Pace | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Wait = _wait,
+    ) -> None:
+        self.pace = pace or Pace()
+        # Why the last poll failed, if it did.
+        self.failure: SlurmError | None = None
+        self._source = source
+        self._clock = clock
+        self._wait = wait
+        self._view: View | None = None
+        self._known = False
+        self._update_time = 0
+        self._read_all = 0.0
+        self._failures = 0
+        self._busy: set[str] = set()
+        self._woken = asyncio.Event()
+        self._watchers: list[Watcher] = []
+
+    @property
+    def view(self) -> View | None:
+        """What Slurm told last, or None if that is unknown or too long ago."""
+        age = self.age
+        return self._view if age is not None and age <= self.pace.stale else None
+
+    @property
+    def age(self) -> float | None:
+        """How many seconds ago the last answer was asked for, or None if there was none yet."""
+        return None if self._view is None else self._clock() - self._view.asked
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` after each poll that found something. It mustn't wait for anything. Returns how to stop it."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def busy(self, who: str, busy: bool) -> None:
+        """Somebody waits for something to happen in Slurm, or no longer does."""
+        if busy and who not in self._busy:
+            self._busy.add(who)
+            self.wake()
+        elif not busy:
+            self._busy.discard(who)
+
+    def wake(self) -> None:
+        """Poll now: Slurm was just changed."""
+        self._woken.set()
+
+    @property
+    def pause(self) -> float:
+        """How long to wait until the next poll. Failures make it longer, up to the idle pace."""
+        if self._failures:
+            return min(self.pace.idle, self.pace.busy * 2.0 ** min(self._failures - 1, 16))
+        return self.pace.busy if self._busy else self.pace.idle
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            self._woken.clear()
+            await self.poll()
+            await self._wait(self._woken, self.pause)
+
+    async def poll(self) -> Change:
+        """Ask once, and tell the watchers what was found. A failure is told by `failure` and by the view's age."""
+        try:
+            change = await self._ask()
+        except SlurmError as error:
+            self.failure = error
+            self._failures += 1
+            change = Change()
+        else:
+            self.failure = None
+            self._failures = 0
+        known = self.view is not None
+        told = Change(change.names, change.restarted, known)
+        if change.names or change.restarted or known != self._known:
+            self._known = known
+            for watcher in tuple(self._watchers):
+                watcher(told)
+        return told
+
+    async def _ask(self) -> Change:
+        asked = self._clock()
+        statistics = await self._source.diag()
+        before = self._view
+        restarted = before is not None and before.statistics.since != statistics.since
+        everything = before is None or restarted or asked - self._read_all >= self.pace.resync
+        listed = await self._source.nodes(None if everything else self._update_time)
+        if listed is None:
+            assert before is not None, "an unconditional answer has nodes"
+            self._view = View(before.nodes, statistics, asked)
+            return Change(restarted=restarted)
+        self._update_time = listed.update_time
+        self._read_all = asked
+        nodes = {node.name: node for node in listed.nodes}
+        self._view = View(MappingProxyType(nodes), statistics, asked)
+        return Change(_differing(before.nodes if before else {}, nodes), restarted)
+
+
+def _differing(old: Mapping[str, Node], new: Mapping[str, Node]) -> frozenset[str]:
+    different = {name for name, node in new.items() if old.get(name) != node}
+    return frozenset(different | (old.keys() - new.keys()))

@@ -1,0 +1,358 @@
+"""slurmrestd and slurmctld's metrics in memory: what we use of them, as Slurm 26.05 does it, and faults on request.
+
+It passes the contract tests that the real one passes. Where those two differ, this file is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Self
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+from tests.fakes.slurm_node import record
+
+from seltzer.slurm import hostlist
+from seltzer.slurm.token import sign
+
+KEY = b"k" * 32
+VERSIONS = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
+INVALID_NODE_NAME, NODES_BUSY, INVALID_TRANSITION = 2018, 2016, 2180
+NODE_EXISTS, TABLE_FULL, INVALID_USER, AUTHENTICATION, UNSPECIFIED = 2168, 2169, 2010, 1007, -1
+WORDS = {
+    INVALID_NODE_NAME: "Invalid node name specified",
+    NODES_BUSY: "Requested nodes are busy",
+    INVALID_TRANSITION: "Invalid node state transition",
+    NODE_EXISTS: "Node already exists in the node table",
+    TABLE_FULL: "Unable to add node, node table is full",
+    INVALID_USER: "Invalid user id",
+    AUTHENTICATION: "Protocol authentication error",
+    UNSPECIFIED: "Unspecified error",
+}
+STATUS = {AUTHENTICATION: 511, UNSPECIFIED: 500}
+
+# What happens to one request instead of its answer; None lets the answer come after all.
+Fault = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
+
+
+class FakeSlurmrestd:
+    """A server on the loopback interface, for as long as its context lasts.
+
+    `faults` are used up one per request, oldest first; `requests` tells what was asked, as `METHOD path?query`.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: bytes = KEY,
+        versions: Collection[str] = VERSIONS,
+        room: int = 1000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.key = key
+        self.versions = versions
+        self.room = room
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, int] = {"running": 0, "pending": 0}
+        self.faults: deque[Fault] = deque()
+        self.requests: list[str] = []
+        self.clock = clock
+        self._started = int(clock())
+        self._changed = self._started
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    async def start(self) -> None:
+        """Listen; on the same port as before, if there was one."""
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Refuse connections, as when the pod is gone."""
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def restart_slurmctld(self) -> None:
+        """slurmctld comes back with all nodes, and counts anew."""
+        self._started = self._changed = int(self.clock())
+
+    def add(self, names: str, state: Iterable[str] = ("IDLE", "DYNAMIC_NORM"), **fields: Any) -> None:
+        """Nodes that have registered by themselves."""
+        for name in hostlist.expand(names):
+            self.nodes[name] = record(name, list(state), **fields)
+        self._touch()
+
+    def change(self, names: str, **fields: Any) -> None:
+        """Something happens to nodes: a job starts, say."""
+        for name in hostlist.expand(names):
+            self.nodes[name].update(fields)
+        self._touch()
+
+    def forget(self, names: str) -> None:
+        """Nodes vanish."""
+        for name in hostlist.expand(names):
+            del self.nodes[name]
+        self._touch()
+
+    def _touch(self) -> None:
+        self._changed = int(self.clock())
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(f"{request.method} {request.raw_path}")
+        if self.faults:
+            instead = await self.faults.popleft()(request)
+            if instead is not None:
+                return instead
+        if request.path == "/metrics/jobs":
+            return web.Response(text="".join(f"slurm_jobs_{name} {count}\n" for name, count in self.jobs.items()))
+        answer = await self._rest(request)
+        return await _twice(request, answer) if answer.status >= 400 else answer
+
+    async def _rest(self, request: web.Request) -> web.Response:
+        token = request.headers.get("X-SLURM-USER-TOKEN")
+        if token is None:
+            return web.Response(status=401, text="Authentication failure")
+        _, root, version, path = (*request.raw_path.split("?")[0].split("/", 3), "", "", "")[:4]
+        if root != "slurm" or version not in self.versions:
+            return web.Response(
+                status=404, text="Unable to find requested URL endpoint. Please query the '/openapi/v3'"
+            )
+        if path == "ping/":
+            up = self._good(token)
+            return _answer(pings=[{"hostname": "slurmctld", "responding": up, "primary": True, "latency": 1}])
+        if not self._good(token):
+            return _failure(AUTHENTICATION, "Failure to query")
+        if request.method != "GET" and _claims(token)["sun"] not in ("slurm", "root"):
+            return _failure(INVALID_USER, "Failure to update")
+        return await self._route(request, path)
+
+    def _good(self, token: str) -> bool:
+        try:
+            claims = _claims(token)
+            lifetime = claims["exp"] - claims["iat"]
+            signed = sign(self.key, claims["sun"], lifetime=lifetime, now=claims["iat"])
+            return signed == token and claims["exp"] > self.clock()
+        except (IndexError, KeyError, ValueError):
+            return False
+
+    async def _route(self, request: web.Request, path: str) -> web.Response:
+        match request.method, path.split("/"):
+            case "GET", ["nodes", ""]:
+                return self._list(request)
+            case "POST", ["nodes", ""]:
+                return self._update(await request.json(loads=msgspec.json.decode))
+            case "POST", ["new", "node", ""]:
+                return self._create(await request.json(loads=msgspec.json.decode))
+            case "DELETE", ["node", names] if not set("[],") & set(names):
+                return self._delete(unquote(names))
+            case "GET", ["diag", ""]:
+                return _answer(statistics=self._statistics())
+            case "GET", ["partitions", ""]:
+                return _answer(partitions=[self._partition()])
+            case "GET", ["reservations", ""]:
+                return _answer(reservations=[])
+            case "GET", ["conf"]:
+                meta = {"BOOT_TIME": self._started, "SLURM_VERSION": "26.05.5"}
+                return _answer(slurm_conf={"ClusterName": "fake", "MaxNodeCount": self.room}, slurm_conf_meta=meta)
+            case "GET", ["reconfigure", ""]:
+                self.restart_slurmctld()
+                return _answer()
+        return web.Response(status=404, text="Invalid or unknown URL path")
+
+    def _list(self, request: web.Request) -> web.Response:
+        since = request.query.get("update_time")
+        if since is not None and int(since) - 1 >= self._changed:
+            return web.Response(status=304)
+        future = "FUTURE" in request.query.getall("flags", [])
+        shown = [node for node in self.nodes.values() if future or "FUTURE" not in node["state"]]
+        return _answer(nodes=shown, last_update=_number(int(self.clock())))
+
+    def _statistics(self) -> dict[str, Any]:
+        return {
+            "req_time": _number(int(self.clock())),
+            "req_time_start": _number(self._started),
+            "jobs_running": self.jobs.get("running", 0),
+            "jobs_pending": self.jobs.get("pending", 0),
+        }
+
+    def _partition(self) -> dict[str, Any]:
+        names = [name for name, node in self.nodes.items() if "cpu" in node["features"]]
+        nodes = {"configured": hostlist.fold(names), "total": len(names)}
+        return {"name": "cpu", "nodes": nodes, "partition": {"state": ["UP"]}, "node_sets": "cpu"}
+
+    def _named(self, given: str) -> list[str]:
+        """Slurm's reading of names: `all`, a NodeSet (here: `cpu`, by feature), or a hostlist."""
+        if given.lower() == "all":
+            return list(self.nodes)
+        if given == "cpu":
+            return [name for name, node in self.nodes.items() if "cpu" in node["features"]]
+        return hostlist.expand(hostlist.fold(hostlist.expand(given)))  # in natural order, as Slurm takes them
+
+    def _update(self, body: dict[str, Any]) -> web.Response:
+        given = ",".join(body.get("name", []))
+        problem = 0 if given else INVALID_NODE_NAME
+        for name in self._named(given):
+            if name not in self.nodes:
+                problem = INVALID_NODE_NAME
+                break
+            problem = self._set(self.nodes[name], body) or problem
+        self._touch()
+        return _failure(problem, f"Failure to update node {given}") if problem else _answer()
+
+    def _set(self, node: dict[str, Any], body: dict[str, Any]) -> int:
+        flags = set(node["state"])
+        match body.get("state"):
+            case ["DRAIN"]:
+                who = "slurm" if body.get("reason") else ""
+                node.update(state=[*(s for s in node["state"] if s != "DRAIN"), "DRAIN"])
+                node.update(reason=body.get("reason", ""), reason_set_by_user=who)
+            case ["RESUME"]:
+                if not flags & {"DRAIN", "FAIL", "DOWN", "CLOUD"}:
+                    return INVALID_TRANSITION
+                kept = ["IDLE" if s == "DOWN" else s for s in node["state"] if s not in ("DRAIN", "FAIL")]
+                node.update(state=kept, reason="", reason_set_by_user="")
+            case _:
+                return UNSPECIFIED
+        return 0
+
+    def _create(self, body: dict[str, Any]) -> web.Response:
+        words = dict(word.partition("=")[::2] for word in body["node_conf"].split())
+        if "\n" in body["node_conf"] or not words.keys() <= {"NodeName", "CPUs", "RealMemory", "State", "Feature"}:
+            return _failure(UNSPECIFIED, "Failure to create node")
+        names = hostlist.expand(words["NodeName"])
+        if len(self.nodes) + len(names) > self.room:
+            return _failure(TABLE_FULL, "Failure to create node")
+        if self.nodes.keys() & set(names):
+            return _failure(NODE_EXISTS, "Failure to create node")
+        state = {"CLOUD": ["IDLE", "CLOUD", "POWERED_DOWN"], "FUTURE": ["FUTURE"]}.get(words["State"], ["UNKNOWN"])
+        features = words["Feature"].split(",") if "Feature" in words else []
+        sizes = {"cpus": int(words.get("CPUs", 1)), "real_memory": int(words.get("RealMemory", 1))}
+        self.add(words["NodeName"], [*state, "DYNAMIC_NORM"], features=features, active_features=features, **sizes)
+        return _answer()
+
+    def _delete(self, given: str) -> web.Response:
+        problem = 0
+        for name in self._named(given):
+            if name not in self.nodes:
+                problem = INVALID_NODE_NAME
+            elif self.nodes[name]["alloc_cpus"]:
+                problem = NODES_BUSY
+            else:
+                del self.nodes[name]
+        self._touch()
+        return _failure(problem, f"Failure to delete node {given}") if problem else _answer()
+
+
+async def _twice(request: web.Request, answer: web.Response) -> web.StreamResponse:
+    """slurmrestd sends every error two times, the second time in fewer words; then it closes the connection."""
+    assert request.transport and isinstance(answer.body, bytes)
+    for body in (answer.body, b"the same again"):
+        head = f"HTTP/1.1 {answer.status} ERROR\r\nConnection: Close\r\nContent-Length: {len(body)}\r\n\r\n"
+        request.transport.write(head.encode() + body)
+    request.transport.close()
+    return answer
+
+
+def _claims(token: str) -> dict[str, Any]:
+    claims: dict[str, Any] = msgspec.json.decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+    return claims
+
+
+def _number(value: int) -> dict[str, Any]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+def _answer(status: int = 200, **told: Any) -> web.Response:
+    release = {"release": "26.05.5", "cluster": "fake"}
+    body = {"errors": [], "warnings": [], **told, "meta": {"slurm": release}}
+    text = msgspec.json.format(msgspec.json.encode(body))
+    return web.Response(status=status, body=text, content_type="application/json")
+
+
+def _failure(number: int, description: str, *, status: int | None = None, words: str | None = None) -> web.Response:
+    error = {"description": description, "error_number": number, "error": words or WORDS[number], "source": "fake"}
+    return _answer(STATUS.get(number, 422) if status is None else status, errors=[error])
+
+
+def error(number: int, words: str, status: int) -> Fault:
+    """Slurm says no, with this HTTP status."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return _failure(number, "Failure to please", status=status, words=words)
+
+    return answer
+
+
+def html(status: int = 200) -> Fault:
+    """What a proxy in between might say."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text="<html><body>Bad Gateway</body></html>", content_type="text/html")
+
+    return answer
+
+
+def text(body: str, status: int = 200) -> Fault:
+    """Any other words."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=body)
+
+    return answer
+
+
+def wait_for(event: asyncio.Event) -> Fault:
+    """The answer comes when the event is set: a delay, or a connection that hangs."""
+
+    async def answer(_: web.Request) -> None:
+        await event.wait()
+
+    return answer
+
+
+async def disconnect(request: web.Request) -> web.StreamResponse:
+    """The connection ends without an answer."""
+    assert request.transport
+    request.transport.abort()
+    return web.Response()
+
+
+def cut(body: bytes, *, announced: bool) -> Fault:
+    """The answer ends too early; with or without a length that tells so."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if announced:
+            response.content_length = len(body) * 2
+        response.force_close()
+        await response.prepare(request)
+        await response.write(body)
+        if announced:
+            assert request.transport
+            request.transport.close()
+        else:
+            await response.write_eof()
+        return response
+
+    return answer
