@@ -152,7 +152,7 @@ async def test_what_we_read_is_what_slurm_tells(rig: Rig) -> None:
     assert await client.reservations() == ()
     config = await client.config()
     assert config.boot_time <= statistics.now
-    assert config.settings["MaxNodeCount"] == 1000
+    assert config.settings["MaxNodeCount"] == 10_000
 
 
 async def test_job_counts_come_from_slurmctlds_metrics(rig: Rig) -> None:
@@ -219,7 +219,7 @@ async def test_a_line_that_slurm_does_not_like_creates_nothing(rig: Rig) -> None
 
 
 async def test_more_nodes_than_there_is_room_for_creates_none(rig: Rig) -> None:
-    names = [f"{PREFIX}many-{number}" for number in range(1001)]
+    names = [f"{PREFIX}many-{number}" for number in range(10_001)]
     created = await rig.client.create(names, CLOUD)
     assert (set(created.done), set(created.failed)) == (set(), set(names))
     assert "node table is full" in created.failed[names[0]]
@@ -305,3 +305,15 @@ async def test_a_plain_user_may_look_but_not_drain(rig: Rig) -> None:
 
 def outcome(done: list[str]) -> Outcome:
     return Outcome(frozenset(done))
+
+
+async def test_a_reconfigure_leaves_nodes_and_jobs_alone(rig: Rig) -> None:
+    await rig.occupy("cpu-0")
+
+    async def occupied() -> bool:
+        return bool((await nodes(rig.client))["cpu-0"].alloc_cpus)
+
+    await until("the job runs", occupied)
+    await rig.client.reconfigure()
+    assert await until("Slurm answers", occupied)
+    assert {"cpu-0", "cpu-1"} <= set(await nodes(rig.client))

@@ -51,7 +51,7 @@ class FakeSlurmrestd:
         *,
         key: bytes = KEY,
         versions: Collection[str] = VERSIONS,
-        room: int = 1000,
+        room: int = 10_000,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.key = key
