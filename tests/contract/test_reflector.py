@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -231,6 +233,21 @@ async def test_a_client_waits_as_long_as_it_is_told_and_no_longer_than_its_deadl
             await some.behind.list_all(CONFIG_MAPS, NAMESPACE, params=some.selector, deadline=1.0)
 
 
+async def test_the_store_survives_a_restart_of_the_api_server(config: Config, sandbox: Sandbox) -> None:
+    async with world(config) as some:
+        await some.put("before", "x")
+        async with running(some.reflector()):
+            await some.agrees()
+            folder = Path(sandbox.command("kubeconfig", "--path").strip()).parent
+            record = json.loads((folder / "processes" / "kube-apiserver.json").read_text())
+            os.kill(record["pid"], signal.SIGKILL)
+            await asyncio.to_thread(sandbox.command, "up")
+            assert len(some.store) == 1, "what was known stays known"
+            await some.put("after", "x")
+            await some.drop("before")
+            await some.agrees()
+
+
 Step = st.one_of(
     st.tuples(st.just("put"), st.sampled_from("abcd"), st.sampled_from(["1", "2"])),
     st.tuples(st.just("drop"), st.sampled_from("abcd"), st.just("")),
@@ -238,7 +255,7 @@ Step = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(Step, min_size=1, max_size=12))
 def test_no_ghost_and_no_miss_whatever_happens(config: Config, steps: list[tuple[str, str, str]]) -> None:
     async def live() -> None:
