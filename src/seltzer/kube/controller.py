@@ -61,11 +61,11 @@ class Controller:
         self._queue: DelayQueue[Key] = DelayQueue()
         self._failing: dict[Key, Backoff] = {}
         self._measured = metrics.for_controller(name)
+        self._measured.waiting.set_function(lambda: len(self._queue))  # asked when somebody looks, not on every change
 
     def changed(self, key: Key) -> None:
         """Something that the key's pass looks at has changed."""
         self._queue.add(key, self._settle)
-        self._measured.waiting.set(len(self._queue))
 
     async def run(self) -> None:
         """Until cancelled; passes that are under way are cancelled with it."""
@@ -82,7 +82,6 @@ class Controller:
                 self._queue.done(key)
             if delay is not None:
                 self._queue.add(key, delay)
-            self._measured.waiting.set(len(self._queue))
 
     async def _pass(self, key: Key) -> float | None:
         """One pass and its outcome: the seconds until the next, None for none."""

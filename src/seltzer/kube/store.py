@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from seltzer.kube.resource import HasMeta, Key, key_of
 
 T = TypeVar("T", bound=HasMeta)
-Index = Callable[[T], Iterable[str]]
+Index = Callable[[T], Sequence[str]]
 Watcher = Callable[[T | None, T | None], None]
 
 
@@ -54,20 +54,12 @@ class Store(Generic[T]):
 
     def put(self, item: T) -> None:
         """Take over a new or changed object. An older version than the known one changes nothing."""
-        version = int(item.metadata.resource_version)
-        self.resource_version = max(self.resource_version, version)
-        before = self._items.get(key_of(item))
-        if before is None or int(before.metadata.resource_version) < version:
-            self._set(item)
-
-    def _set(self, item: T) -> None:
-        key = key_of(item)
+        key, version = key_of(item), int(item.metadata.resource_version)
+        if version > self.resource_version:
+            self.resource_version = version
         before = self._items.get(key)
-        if before is not None:
-            self._unindex(key, before)
-        self._items[key] = item
-        self._index(key, item)
-        self._tell(before, item)
+        if before is None or int(before.metadata.resource_version) < version:
+            self._set(key, before, item)
 
     def remove(self, item: T) -> None:
         """Forget an object that was deleted; `item` is its last state. One that was made anew since then stays."""
@@ -75,22 +67,18 @@ class Store(Generic[T]):
         self.resource_version = max(self.resource_version, version)
         before = self._items.get(key)
         if before is not None and int(before.metadata.resource_version) <= version:
-            del self._items[key]
-            self._unindex(key, before)
-            self._tell(before, None)
+            self._set(key, before, None)
 
     def replace(self, items: Iterable[T], resource_version: str) -> None:
         """Take over the whole truth: what is not in it no longer exists."""
         fresh = {key_of(item): item for item in items}
         for key in [key for key in self._items if key not in fresh]:
-            before = self._items.pop(key)
-            self._unindex(key, before)
-            self._tell(before, None)
+            self._set(key, self._items[key], None)
         # Not `put`: a server that was restored from a backup has gone back, and its word counts.
         for key, item in fresh.items():
             known = self._items.get(key)
             if known is None or known.metadata.resource_version != item.metadata.resource_version:
-                self._set(item)
+                self._set(key, known, item)
         self.resource_version = int(resource_version)
         self.synced = True
 
@@ -98,20 +86,26 @@ class Store(Generic[T]):
         """Nothing changed up to this version."""
         self.resource_version = max(self.resource_version, int(resource_version))
 
-    def _tell(self, before: T | None, after: T | None) -> None:
+    def _set(self, key: Key, before: T | None, after: T | None) -> None:
+        if after is None:
+            del self._items[key]
+        else:
+            self._items[key] = after
+        for name, index in self._indices.items():
+            old = index(before) if before is not None else ()
+            new = index(after) if after is not None else ()
+            if old != new:  # most changes leave an index as it is
+                self._reindex(self._indexed[name], key, old, new)
         for watcher in self._watchers:
             watcher(before, after)
 
-    def _index(self, key: Key, item: T) -> None:
-        for name, index in self._indices.items():
-            for value in index(item):
-                self._indexed[name].setdefault(value, set()).add(key)
-
-    def _unindex(self, key: Key, item: T) -> None:
-        for name, index in self._indices.items():
-            for value in index(item):
-                keys = self._indexed[name].get(value)
-                if keys is not None:
-                    keys.discard(key)
-                    if not keys:
-                        del self._indexed[name][value]
+    @staticmethod
+    def _reindex(indexed: dict[str, set[Key]], key: Key, old: Iterable[str], new: Iterable[str]) -> None:
+        for value in old:
+            keys = indexed.get(value)
+            if keys is not None:
+                keys.discard(key)
+                if not keys:
+                    del indexed[value]
+        for value in new:
+            indexed.setdefault(value, set()).add(key)
