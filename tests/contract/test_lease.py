@@ -17,7 +17,7 @@ from tests.contract.candidate import TIMES
 from tests.harness import Sandbox, until
 
 CANDIDATE = Path(__file__).with_name("candidate.py")
-ROUNDS = 150
+ROUNDS = 200
 SEED = 20261115
 
 

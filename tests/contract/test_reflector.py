@@ -111,9 +111,9 @@ def _key(item: ConfigMap | None) -> Key:
 
 
 @asynccontextmanager
-async def world(config: Config) -> AsyncIterator[World]:
+async def world(config: Config, way: str = "proxy") -> AsyncIterator[World]:
     async with FaultyProxy(config).running() as proxy, Client(config) as direct:
-        through = Config(proxy.url, config.tls, Static())
+        through = Config(proxy.url, config.tls, Static()) if way == "proxy" else config
         async with Client(through) as behind:
             some = World(direct, proxy, behind)
             try:
@@ -191,8 +191,26 @@ async def test_after_a_fault_the_store_is_the_truth(config: Config, fault: Fault
             }
 
 
-async def test_a_deletion_while_nobody_watched_is_found(config: Config) -> None:
-    async with world(config) as some:
+EITHER_WAY = pytest.mark.parametrize("way", ["server", "proxy"])
+
+
+@EITHER_WAY
+async def test_a_store_follows_creates_updates_and_deletes(config: Config, way: str) -> None:
+    async with world(config, way) as some, running(some.reflector()):
+        for name, value in (("a", "1"), ("b", "1"), ("a", "2")):
+            await some.put(name, value)
+        await some.agrees()
+        await some.drop("b")
+        await some.put("c", "1")
+        await some.drop("c")
+        await some.put("c", "2")
+        await some.agrees()
+        assert len(some.store.by("value", "2")) == 2
+
+
+@EITHER_WAY
+async def test_a_deletion_while_nobody_watched_is_found(config: Config, way: str) -> None:
+    async with world(config, way) as some:
         await some.put("ghost", "x")
         async with running(some.reflector()):
             await some.agrees()
@@ -213,8 +231,9 @@ async def test_a_watch_that_hangs_is_given_up(config: Config) -> None:
             assert reflector.stale_for() < DEADLINE
 
 
-async def test_a_write_is_read_when_its_version_is_reached(config: Config) -> None:
-    async with world(config) as some:
+@EITHER_WAY
+async def test_a_write_is_read_when_its_version_is_reached(config: Config, way: str) -> None:
+    async with world(config, way) as some:
         assert not some.store.reached("0"), "unknown is not yes"
         async with running(some.reflector()):
             await some.put("mine", "x")
@@ -233,8 +252,9 @@ async def test_a_client_waits_as_long_as_it_is_told_and_no_longer_than_its_deadl
             await some.behind.list_all(CONFIG_MAPS, NAMESPACE, params=some.selector, deadline=1.0)
 
 
-async def test_the_store_survives_a_restart_of_the_api_server(config: Config, sandbox: Sandbox) -> None:
-    async with world(config) as some:
+@EITHER_WAY
+async def test_the_store_survives_a_restart_of_the_api_server(config: Config, sandbox: Sandbox, way: str) -> None:
+    async with world(config, way) as some:
         await some.put("before", "x")
         async with running(some.reflector()):
             await some.agrees()
@@ -267,6 +287,7 @@ def test_no_ghost_and_no_miss_whatever_happens(config: Config, steps: list[tuple
                     await some.drop(name)
                 else:
                     await next(fault for fault in FAULTS if fault.__name__ == name)(some)
+                    await some.agrees()
             await some.agrees()
 
     asyncio.run(live())
