@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from tests.harness import Sandbox, succeed, until
@@ -60,13 +61,13 @@ def machine() -> dict[str, set[str]]:
     """Everything of the machine that a sandbox could leave something in."""
     return {
         "processes": processes(),
-        "namespaces": set(output("lsns", "--noheadings", "--output", "NS,TYPE").splitlines()) | named_namespaces(),
+        "namespaces": namespaces() | named_namespaces(),
         "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
         "links": {line.split(":")[1] for line in output("ip", "-oneline", "link").splitlines()},
         "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
         "rules": rules(),
         "settings": settings(),
-        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()},
+        "cgroups": {folder for folder, _, _ in os.walk("/sys/fs/cgroup")},
         "files": {str(path) for path in (paths.state() / "sandboxes").glob("*")},
     }
 
@@ -78,6 +79,15 @@ def processes() -> set[str]:
         pid, parent, rest = line.split(None, 2)
         if "2" not in (pid, parent) and parent != str(os.getpid()):
             found.add(f"{pid} {rest}")
+    return found
+
+
+def namespaces() -> set[str]:
+    """Those that a process is in. Not by lsns, which fails when a process ends while it looks."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/ns/*"):
+        with suppress(OSError):
+            found.add(str(link.readlink()))
     return found
 
 
