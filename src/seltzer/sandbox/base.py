@@ -47,7 +47,7 @@ def find(folder: Path) -> Base | None:
     """The base image of a storage folder, unless there is none or it was made differently."""
     try:
         base = msgspec.json.decode((folder / "base.json").read_bytes(), type=Base)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return base if base.inputs == inputs() else None
 

@@ -99,7 +99,7 @@ class Pool:
     def _entry(self, digest: str) -> Entry | None:
         try:
             return msgspec.json.decode((self._folder / f"{digest}.image").read_bytes(), type=Entry)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
 

@@ -145,7 +145,7 @@ def judge(answer: Answer, kind: type[E]) -> E | None:
         raise Refused(f"slurmrestd refused our token: {answer.gist}")
     try:
         told = msgspec.json.decode(answer.body, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if answer.status == NOT_FOUND:
             raise _UnknownPath(f"slurmrestd answered with 404: {answer.gist}") from None
         raise Unavailable(f"slurmrestd answered with {answer.status} and no sense ({error}): {answer.gist}") from None
