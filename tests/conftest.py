@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from tests.harness import Sandbox, seltzer, succeed
 
 from seltzer.sandbox import commands
 from seltzer.sandbox.demo.cluster import DemoCluster
 
 NAME = "e2e"
+
+# No test depends on how fast the machine is, those that Hypothesis drives included.
+_usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
+settings.register_profile("seltzer", _usual, deadline=None)
+settings.load_profile("seltzer")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, ValidationError, inspect
 
@@ -139,6 +139,7 @@ def values(info: inspect.Type) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", [SlurmCluster, NodeSet, Pod, Node, Lease, Event])
+@settings(max_examples=25)  # each draws a whole object
 @given(data=st.data())
 def test_what_is_read_and_written_reads_the_same(kind: type[Any], data: st.DataObject) -> None:
     raw = data.draw(values(inspect.type_info(kind)))
