@@ -28,7 +28,6 @@ meminfo=/proc/meminfo
 needs=(
     buildah:buildah
     conntrack:conntrack
-    debootstrap:debootstrap
     flock:util-linux
     gpgv:gpgv
     ip:iproute2

@@ -7,6 +7,7 @@ read before it asks whether it leads: a moment at which it would have written. T
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,9 @@ TIMES = Times(duration=1.0, renew=0.2, retry=0.1, margin=0.3)
 
 
 async def main(kubeconfig: str, lease: str, identity: str, log: Path) -> None:
+    task = asyncio.current_task()
+    assert task
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # a polite end
     async with Client(from_kubeconfig([Path(kubeconfig)])) as client:
         election = Election(client, Key("default", lease), identity, TIMES)
 

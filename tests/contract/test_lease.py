@@ -61,13 +61,17 @@ def test_two_never_lead_at_once_however_they_are_stopped_and_woken(sandbox: Sand
     assert min(began - ended for (ended, _), (began, _) in changes) >= TIMES.margin
 
 
-def test_a_dead_leader_is_replaced_and_a_polite_one_at_once(sandbox: Sandbox, log: Path) -> None:
+def test_a_dead_leader_is_replaced_and_a_polite_one_lets_go(sandbox: Sandbox, log: Path) -> None:
     both = candidates(sandbox, log)
     try:
         until("somebody leads", lambda: bool(led(log)))
         first = led(log)[-1][1]
         both["ab".index(first)].kill()
         until("the other leads", lambda: led(log)[-1][1] != first, deadline=10)
+        second = both["ba".index(first)]
+        second.terminate()
+        second.wait(timeout=20)
+        assert sandbox.get("lease", "contest")["spec"].get("holderIdentity", "") == "", "the next one need not wait"
     finally:
         for process in both:
             process.kill()

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.things import Meta, Thing
 
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
-
-
-class Meta(msgspec.Struct, frozen=True):
-    name: str
-    resource_version: str
-    namespace: str = "ns"
-    uid: str = ""
-
-
-class Thing(msgspec.Struct, frozen=True):
-    metadata: Meta
-    colour: str = ""
 
 
 def thing(name: str, version: int, colour: str = "") -> Thing:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
+from tests.fakes.things import Meta, Thing
 
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 from seltzer.kube.writes import Writes
-
-
-class Meta(msgspec.Struct, frozen=True):
-    name: str
-    resource_version: str
-    namespace: str = "ns"
-    uid: str = ""
-
-
-class Thing(msgspec.Struct, frozen=True):
-    metadata: Meta
-
 
 A, B = Key("ns", "a"), Key("ns", "b")
 

@@ -7,17 +7,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 
-class Meta(Protocol):
-    """The part of an object's metadata that the runtime itself reads."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def resource_version(self) -> str: ...
-
-
 class HasMeta(Protocol):
     """Every object that the runtime handles: a Struct with metadata."""
 

@@ -91,12 +91,6 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
     return target
 
 
-def build(progress: Progress, binaries: Path, *, refresh: bool = False) -> list[Image]:
-    """Build all images into the storage, as far as they aren't there yet."""
-    with paths.alone("images", progress.note):
-        return _build(progress, _recipes(binaries), refresh)
-
-
 def ready(binaries: Path) -> Path | None:
     """The archive that `archive` would return, if there is nothing to build for it."""
     on = base.find(_folder())
