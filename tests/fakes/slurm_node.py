@@ -1,9 +1,12 @@
-"""A node as slurmrestd writes it, with all its fields: the size of an answer is real, too."""
+"""A node as slurmrestd writes it, with all its fields (the size of an answer is real, too), and what happens to it."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
+
+from seltzer.slurm.models import BASE_STATES
 
 TEMPLATE: dict[str, Any] = {
     "architecture": "x86_64",
@@ -73,3 +76,57 @@ def record(name: str, state: list[str], **fields: Any) -> dict[str, Any]:
     """A node of its own."""
     node = {"name": name, "hostname": name, "address": name, "comment": "", "state": state}
     return {**copy.deepcopy(TEMPLATE), **node, **fields}
+
+
+def number(value: int) -> dict[str, Any]:
+    """As the data parser wraps it."""
+    return {"set": True, "infinite": False, "number": value}
+
+
+def set_base(node: dict[str, Any], *base: str) -> None:
+    """Another base state; the flags stay."""
+    flags = (state for state in node["state"] if state not in BASE_STATES)
+    node["state"] = list(dict.fromkeys([*base, *flags]))
+
+
+def set_reason(node: dict[str, Any], reason: str, now: int) -> None:
+    """The time is that of a new reason: the same once more leaves it."""
+    if reason != node["reason"]:
+        user = "slurm" if reason else ""
+        node.update(reason=reason, reason_set_by_user=user, reason_changed_at=number(now if reason else 0))
+
+
+def drain(node: dict[str, Any], reason: str, now: int) -> None:
+    node["state"] = [*(each for each in node["state"] if each != "DRAIN"), "DRAIN"]
+    set_reason(node, reason, now)
+
+
+def configured(conf: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a record that slurmd's `--conf` sets."""
+    features = conf["Feature"].split(",") if conf.get("Feature") else []
+    # A pod that says no size has what its machine has, by way of a variable: $(CPUS).
+    sizes = {key: int(value) for key, value in conf.items() if value.isdigit()}
+    return {
+        "features": features,
+        "active_features": features,
+        "partitions": features[:1],
+        "cpus": sizes.get("CPUs", TEMPLATE["cpus"]),
+        "real_memory": sizes.get("RealMemory", TEMPLATE["real_memory"]),
+        "weight": sizes.get("Weight", 1),
+    }
+
+
+def registered_again(node: dict[str, Any], conf: Mapping[str, str], now: int) -> None:
+    """A slurmd registers whose record is there already. The record stays as it is: features and weight that are new
+    don't count until it was deleted, a drain stays, and a slurmd that has less than the record says is drained."""
+    found = configured(conf)
+    node["state"] = [each for each in node["state"] if each not in ("NOT_RESPONDING", "INVALID_REG")]
+    if "DOWN" in node["state"]:
+        set_base(node, "IDLE")
+        if "DRAIN" not in node["state"]:
+            set_reason(node, "", now)
+    low = ["Low socket*core*thread count, Low CPUs"] if found["cpus"] < node["cpus"] else []
+    low += ["Low RealMemory"] if found["real_memory"] < node["real_memory"] else []
+    if low:
+        drain(node, ", ".join(low), now)
+        node["state"].append("INVALID_REG")

@@ -1,4 +1,4 @@
-"""slurmrestd and slurmctld's metrics in memory: what we use of them, as Slurm 26.05 does it, and faults on request.
+"""slurmrestd, slurmctld's metrics and the guard's squeue in memory: as Slurm 26.05 does it, with faults on request.
 
 It passes the contract tests that the real one passes. Where those two differ, this file is wrong.
 """
@@ -9,21 +9,25 @@ import asyncio
 import base64
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Self
 from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
-from tests.fakes.slurm_node import record
+from tests.fakes import slurm_node
+from tests.fakes.apiserver_writes import Write, Writes, dropped
+from tests.fakes.slurm_node import number, record
 
 from seltzer.slurm import hostlist
 from seltzer.slurm.token import sign
 
 KEY = b"k" * 32
+OPERATOR = "operator"
 VERSIONS = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 INVALID_NODE_NAME, NODES_BUSY, INVALID_TRANSITION = 2018, 2016, 2180
 NODE_EXISTS, TABLE_FULL, INVALID_USER, AUTHENTICATION, UNSPECIFIED = 2168, 2169, 2010, 1007, -1
+NO_FILTER = 2173
 WORDS = {
     INVALID_NODE_NAME: "Invalid node name specified",
     NODES_BUSY: "Requested nodes are busy",
@@ -33,6 +37,7 @@ WORDS = {
     INVALID_USER: "Invalid user id",
     AUTHENTICATION: "Protocol authentication error",
     UNSPECIFIED: "Unspecified error",
+    NO_FILTER: "Invalid signal jobs request, at least one job id or filter is required.",
 }
 STATUS = {AUTHENTICATION: 511, UNSPECIFIED: 500}
 
@@ -44,6 +49,7 @@ class FakeSlurmrestd:
     """A server on the loopback interface, for as long as its context lasts.
 
     `faults` are used up one per request, oldest first; `requests` tells what was asked, as `METHOD path?query`.
+    `writes` lists what was written, and crashes the writer where it is told to.
     """
 
     def __init__(
@@ -53,15 +59,21 @@ class FakeSlurmrestd:
         versions: Collection[str] = VERSIONS,
         room: int = 10_000,
         clock: Callable[[], float] = time.time,
+        writes: Writes | None = None,
     ) -> None:
+        self.writes = writes or Writes()
         self.key = key
         self.versions = versions
         self.room = room
         self.nodes: dict[str, dict[str, Any]] = {}
         self.jobs: dict[str, int] = {"running": 0, "pending": 0}
+        self.queued: dict[str, int] = {}  # jobs that wait, by partition
+        self.named: list[str] = []  # the hostlists that waiting jobs ask for
         self.faults: deque[Fault] = deque()
         self.requests: list[str] = []
         self.clock = clock
+        self._running: dict[str, list[int]] = {}  # the jobs on each node
+        self._submitted = 0
         self._started = int(clock())
         self._changed = self._started
         self._runner: web.AppRunner | None = None
@@ -115,19 +127,70 @@ class FakeSlurmrestd:
             del self.nodes[name]
         self._touch()
 
+    def register(self, name: str, conf: Mapping[str, str], address: str) -> None:
+        """A slurmd starts with this `--conf`."""
+        now = int(self.clock())
+        if name in self.nodes:
+            slurm_node.registered_again(self.nodes[name], conf, now)
+            self.change(name, address=address, boot_time=number(now))
+        else:
+            self.add(name, **slurm_node.configured(conf), address=address, boot_time=number(now))
+
+    def lost(self, names: str) -> None:
+        """slurmctld notices that these slurmds don't answer any more: DOWN*. Their jobs are over."""
+        for name in hostlist.expand(names):
+            self._free(name, "DOWN")
+            self.nodes[name]["state"].append("NOT_RESPONDING")
+        self._touch()
+
+    def occupy(self, names: str, cpus: int = 1) -> None:
+        """A job starts on each of these nodes."""
+        for name in hostlist.expand(names):
+            node = self.nodes[name]
+            node["alloc_cpus"] += cpus
+            slurm_node.set_base(node, "ALLOCATED" if node["alloc_cpus"] >= node["cpus"] else "MIXED")
+            self._submitted += 1
+            self._running.setdefault(name, []).append(self._submitted)
+            self.jobs["running"] += 1
+        self._touch()
+
+    def release(self, names: str) -> None:
+        """The jobs on these nodes end."""
+        for name in hostlist.expand(names):
+            self._free(name, "IDLE")
+        self._touch()
+
+    def _free(self, name: str, base: str) -> None:
+        self.jobs["running"] -= len(self._running.pop(name, ()))
+        if self.nodes[name]["alloc_cpus"]:
+            self.nodes[name].update(alloc_cpus=0, last_busy=number(int(self.clock())))
+        slurm_node.set_base(self.nodes[name], base)
+
     def _touch(self) -> None:
         self._changed = int(self.clock())
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(f"{request.method} {request.raw_path}")
+        if self.writes.refuses(OPERATOR):
+            return dropped(request)
         if self.faults:
             instead = await self.faults.popleft()(request)
             if instead is not None:
                 return instead
-        if request.path == "/metrics/jobs":
-            return web.Response(text="".join(f"slurm_jobs_{name} {count}\n" for name, count in self.jobs.items()))
+        if request.path.startswith("/metrics/"):
+            return web.Response(text=self._metrics(request.path))
+        if request.path == "/named" or request.path.startswith("/jobs/"):
+            return self._squeue(request)
         answer = await self._rest(request)
-        return await _twice(request, answer) if answer.status >= 400 else answer
+        writes = request.method != "GET" or request.path.endswith("/reconfigure/")
+        if answer.status >= 400:
+            return await _twice(request, answer)
+        if not writes:
+            return answer
+        body = await request.read()
+        content = msgspec.json.decode(body) if body else None
+        write = Write("slurm", OPERATOR, request.method, unquote(request.path), content, answer.status, True)
+        return await self.writes.answer(request, answer, write)
 
     async def _rest(self, request: web.Request) -> web.Response:
         token = request.headers.get("X-SLURM-USER-TOKEN")
@@ -166,6 +229,8 @@ class FakeSlurmrestd:
                 return self._create(await request.json(loads=msgspec.json.decode))
             case "DELETE", ["node", names] if not set("[],") & set(names):
                 return self._delete(unquote(names))
+            case "DELETE", ["jobs", ""]:
+                return self._kill(await request.json(loads=msgspec.json.decode))
             case "GET", ["diag", ""]:
                 return _answer(statistics=self._statistics())
             case "GET", ["partitions", ""]:
@@ -186,12 +251,12 @@ class FakeSlurmrestd:
             return web.Response(status=304)
         future = "FUTURE" in request.query.getall("flags", [])
         shown = [node for node in self.nodes.values() if future or "FUTURE" not in node["state"]]
-        return _answer(nodes=shown, last_update=_number(int(self.clock())))
+        return _answer(nodes=shown, last_update=number(int(self.clock())))
 
     def _statistics(self) -> dict[str, Any]:
         return {
-            "req_time": _number(int(self.clock())),
-            "req_time_start": _number(self._started),
+            "req_time": number(int(self.clock())),
+            "req_time_start": number(self._started),
             "jobs_running": self.jobs.get("running", 0),
             "jobs_pending": self.jobs.get("pending", 0),
         }
@@ -216,25 +281,64 @@ class FakeSlurmrestd:
             if name not in self.nodes:
                 problem = INVALID_NODE_NAME
                 break
-            problem = self._set(self.nodes[name], body) or problem
+            problem = self._set(name, body) or problem
         self._touch()
         return _failure(problem, f"Failure to update node {given}") if problem else _answer()
 
-    def _set(self, node: dict[str, Any], body: dict[str, Any]) -> int:
-        flags = set(node["state"])
+    def _set(self, name: str, body: dict[str, Any]) -> int:
+        node, now = self.nodes[name], int(self.clock())
         match body.get("state"):
+            case None:
+                pass
             case ["DRAIN"]:
-                who = "slurm" if body.get("reason") else ""
-                node.update(state=[*(s for s in node["state"] if s != "DRAIN"), "DRAIN"])
-                node.update(reason=body.get("reason", ""), reason_set_by_user=who)
+                slurm_node.drain(node, body.get("reason", ""), now)
+            case ["DOWN"]:
+                self._free(name, "DOWN")
+                slurm_node.set_reason(node, body.get("reason") or node["reason"], now)
             case ["RESUME"]:
-                if not flags & {"DRAIN", "FAIL", "DOWN", "CLOUD"}:
+                if not set(node["state"]) & {"DRAIN", "FAIL", "DOWN", "CLOUD"}:
                     return INVALID_TRANSITION
-                kept = ["IDLE" if s == "DOWN" else s for s in node["state"] if s not in ("DRAIN", "FAIL")]
-                node.update(state=kept, reason="", reason_set_by_user="")
+                node["state"] = ["IDLE" if s == "DOWN" else s for s in node["state"] if s not in ("DRAIN", "FAIL")]
+                slurm_node.set_reason(node, "", now)
             case _:
                 return UNSPECIFIED
+        node.update({field: body[field] for field in ("comment", "extra") if field in body})
         return 0
+
+    def _kill(self, body: dict[str, Any]) -> web.Response:
+        """End all jobs on these nodes. Nodes that don't exist have none."""
+        if not body.get("nodes"):
+            return _failure(NO_FILTER, "Signal request failed")
+        for name in self._named(",".join(body["nodes"])):
+            if name in self.nodes and self.nodes[name]["alloc_cpus"]:
+                self._free(name, "IDLE")
+        self._touch()
+        return _answer()
+
+    def _metrics(self, path: str) -> str:
+        """slurmctld's own; a partition has the name of its nodes' first feature."""
+        if path == "/metrics/jobs":
+            return "".join(f"slurm_jobs_{name} {count}\n" for name, count in self.jobs.items())
+        queued = dict(self.queued)
+        for name, running in self._running.items():
+            for partition in self.nodes[name]["partitions"]:
+                queued[partition] = queued.get(partition, 0) + len(running)
+        lines = [f'slurm_partition_jobs{{partition="{name}"}} {count}\n' for name, count in queued.items()]
+        return f"slurm_partitions {len(queued)}\n" + "".join(lines)
+
+    def _squeue(self, request: web.Request) -> web.Response:
+        """What the guard answers: the nodes that waiting jobs name, or the jobs on some nodes in squeue's words, each
+        field with a separator behind it."""
+        if not self._good(request.headers.get("X-SLURM-USER-TOKEN", "")):
+            return web.Response(status=401, text="Authentication failure")
+        if request.path == "/named":
+            return web.Response(text="".join(f"{name}\n" for name in self.named))
+        lines = []
+        for name in hostlist.expand(unquote(request.raw_path.removeprefix("/jobs/"))):
+            for job in self._running.get(name, ()):
+                fields = (str(job), "user", "RUNNING", "cpu", name, "1:00:00", "1", "None")
+                lines.append("".join(f"{field}\x1f" for field in fields) + "\n")
+        return web.Response(text="".join(lines))
 
     def _create(self, body: dict[str, Any]) -> web.Response:
         words = dict(word.partition("=")[::2] for word in body["node_conf"].split())
@@ -277,10 +381,6 @@ async def _twice(request: web.Request, answer: web.Response) -> web.StreamRespon
 def _claims(token: str) -> dict[str, Any]:
     claims: dict[str, Any] = msgspec.json.decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     return claims
-
-
-def _number(value: int) -> dict[str, Any]:
-    return {"set": True, "infinite": False, "number": value}
 
 
 def _answer(status: int = 200, **told: Any) -> web.Response:

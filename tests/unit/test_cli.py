@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from cyclopts import App
 
 from seltzer import __version__
-from seltzer.cli import main
+from seltzer.cli import kube, main
 from seltzer.errors import SeltzerError
 from seltzer.sandbox import commands
 from seltzer.sandbox.commands import NodeStatus, Status
@@ -72,8 +73,10 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def test_the_commands_are_those_that_we_know() -> None:
+    shared = ("install", "upgrade", "uninstall", "version", "operator", "create", "status", "events", "logs", "scale")
+    slurm = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
     assert {
-        ("demo",),
+        *((verb,) for verb in (*shared, *slurm, "drain", "resume", "completion", "demo")),
         *(("sandbox", verb) for verb in ("up", "down", "status", "kubeconfig", "kubectl", "load", "logs", "node")),
         *(("sandbox", "node", verb) for verb in ("kill", "cut", "freeze", "heal")),
     } <= set(every_command())
@@ -111,6 +114,16 @@ def test_an_error_is_one_line_and_exits_with_1(seltzer: Run, monkeypatch: pytest
         ("sandbox", "status", "--output", "xml"),
         ("sandbox", "node", "kill"),
         ("sandbox", "load"),
+        ("status", "some", "surplus"),
+        ("status", "-o", "xml"),
+        ("create",),
+        ("scale", "cpu"),
+        ("scale", "cpu", "many"),
+        ("drain",),
+        ("completion", "csh"),
+        ("srun",),
+        ("srun", "--nodes=2", "demo", "hostname"),
+        ("-n", "here"),
     ],
     ids=" ".join,
 )
@@ -221,3 +234,31 @@ def test_logs_end_with_their_newest_lines(seltzer: Run, tmp_path: Path) -> None:
     assert code == 1 and "no log of 'nobody'; there are etcd, n1-kubelet" in err
     code, _, err = seltzer("sandbox", "logs", "--name", "some", "--tail", "-1")
     assert code == 1 and "--tail" in err
+
+
+def test_ctrl_c_speaks_of_sandboxes_only_where_there_is_one(seltzer: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def status(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kube, "locate", status)
+    assert seltzer("status") == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(seltzer: Run, shell: str) -> None:
+    code, out, err = seltzer("completion", shell)
+    assert (code, err) == (0, "")
+    assert "scancel" in out and "--namespace" in out
+
+
+def test_the_list_of_verbs_is_there_before_anything_large_is_imported() -> None:
+    ask = """
+import sys
+from seltzer.cli import main
+sys.argv = ["seltzer", "--help"]
+main.main()
+print(*{"aiohttp", "yaml", "rich.markdown", "seltzer.kube", "seltzer.sandbox"} & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=30, check=False)
+    assert "scancel" in done.stdout
+    assert (done.returncode, done.stderr.split()) == (0, [])

@@ -180,12 +180,23 @@ def binaries(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def copied_by(recipe: images.Recipe) -> list[str]:
+    """The COPY lines of its Dockerfile, without those of its neighbours' stages."""
+    lines: list[str] = []
+    stage = ""
+    for line in recipe.dockerfile.read_text().splitlines():
+        if line.startswith("FROM "):
+            stage = line.rpartition(" AS ")[2]
+        if line.startswith("COPY ") and (recipe.target == stage or stage not in images.SLURM):
+            lines.append(line)
+    return lines
+
+
 def test_all_images_have_a_recipe_whose_files_are_there(binaries: Path) -> None:
     recipes = images._recipes(binaries)
     assert [recipe.name for recipe in recipes] == [*images.SLURM, "operator", "pause", "coredns"]
     for recipe in recipes:
-        copied = [line for line in recipe.dockerfile.read_text().splitlines() if line.startswith("COPY ")]
-        for line in copied:
+        for line in copied_by(recipe):
             *sources, _ = [word for word in line.split()[1:] if not word.startswith("--")]
             if "--from=" not in line:
                 for source in sources:

@@ -12,6 +12,7 @@ from seltzer.slurm import rest
 from seltzer.slurm.client import SlurmClient
 from seltzer.slurm.errors import SlurmError, Unavailable
 from seltzer.slurm.http import Http
+from seltzer.slurm.models import Node, NodeList, Statistics
 from seltzer.slurm.nodes import Change, NodeCache, Pace
 from seltzer.slurm.token import TokenSource
 
@@ -239,3 +240,36 @@ async def test_only_slurms_failures_are_failures(rig: Rig) -> None:
     with pytest.raises(ZeroDivisionError):
         await rig.poll()
     assert not isinstance(rig.cache.failure, SlurmError)
+
+
+class Gated:
+    """A source whose first "nothing changed" comes late, when a newer answer could have come in between."""
+
+    def __init__(self) -> None:
+        self.there = {"cpu-0"}
+        self.gate = asyncio.Event()
+        self.asked = 0
+
+    async def diag(self) -> Statistics:
+        return Statistics()
+
+    async def nodes(self, update_time: int | None = None) -> NodeList | None:
+        self.asked += 1
+        if self.asked == 2:
+            await self.gate.wait()
+            return None
+        return NodeList(tuple(Node(name, ("IDLE",)) for name in self.there), 1)
+
+
+async def test_a_late_word_that_nothing_changed_brings_back_no_node_that_is_gone() -> None:
+    source = Gated()
+    cache = NodeCache(source, PACE)
+    await cache.poll()
+    late = asyncio.create_task(cache.poll())
+    await asyncio.sleep(0)
+    source.there.clear()
+    newer = asyncio.create_task(cache.poll())
+    await asyncio.sleep(0)
+    source.gate.set()
+    await asyncio.gather(late, newer)
+    assert cache.view is not None and not cache.view.nodes

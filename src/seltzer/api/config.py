@@ -16,15 +16,33 @@ from .common import Rule
 ConfigFile = Annotated[str, Meta(max_length=131072)]
 
 _ADDRESS = "Seltzer's Service always leads to the slurmctld in charge: remove it"
+_AUTH = "all daemons trust each other by the keys that Seltzer makes: remove it"
+_FOLDERS = "the containers are built around these paths: remove it"
+_PORT = "Services, probes and network policies are made for Slurm's own ports: remove it"
+_USER = "files and keys in the images and on volumes belong to the user slurm, and slurmd is root: remove it"
 OWNED: Mapping[str, str] = {
+    "AuthAltParameters": _AUTH,
+    "AuthAltTypes": _AUTH,
+    "AuthInfo": _AUTH,
+    "AuthType": _AUTH,
     "BackupAddr": _ADDRESS,
     "BackupController": _ADDRESS,
     "ClusterName": "jobs are accounted under that name: remove it, and set spec.clusterName when you create a cluster",
     "ControlAddr": _ADDRESS,
     "ControlMachine": _ADDRESS,
+    "CredType": _AUTH,
+    "MetricsType": "the counts of jobs in the cluster's status come from slurmctld's metrics: remove it",
+    "SlurmUser": _USER,
     "SlurmctldAddr": _ADDRESS,
     "SlurmctldHost": _ADDRESS,
+    "SlurmctldPidFile": _FOLDERS,
+    "SlurmctldPort": _PORT,
+    "SlurmdPidFile": _FOLDERS,
+    "SlurmdPort": _PORT,
+    "SlurmdSpoolDir": _FOLDERS,
+    "SlurmdUser": _USER,
     "StateSaveLocation": "its path is the fence between two slurmctld: remove it, and set spec.controller.storage",
+    "TLSType": "Seltzer gives no certificates to the pods, and asks slurmctld without TLS: remove it",
 }
 """Keys of slurm.conf that only Seltzer sets, with why and what to do instead."""
 

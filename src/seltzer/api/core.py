@@ -114,6 +114,63 @@ class Pod(View, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+class DeploymentSpec(View, frozen=True, kw_only=True):
+    """How many pods are wanted."""
+
+    replicas: int = 1
+
+
+class DeploymentStatus(View, frozen=True, kw_only=True):
+    """How many pods there are."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    conditions: tuple[ObjectCondition, ...] = ()
+
+
+class Deployment(View, frozen=True, kw_only=True):
+    """An apps/v1 Deployment."""
+
+    metadata: ObjectMeta
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+
+
+class ClaimStatus(View, frozen=True, kw_only=True):
+    """Pending, Bound or Lost."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(View, frozen=True, kw_only=True):
+    """A claim of a volume."""
+
+    metadata: ObjectMeta
+    status: ClaimStatus = ClaimStatus()
+
+
+class ConfigMap(View, frozen=True, kw_only=True):
+    """Files, by name."""
+
+    metadata: ObjectMeta
+    data: Mapping[str, str] = {}
+
+
+class Secret(View, frozen=True, kw_only=True):
+    """Files that not everybody may read, by name, in base64."""
+
+    metadata: ObjectMeta
+    data: Mapping[str, str] = {}
+
+
+class Anything(View, frozen=True, kw_only=True):
+    """Any object of which only the metadata matters."""
+
+    metadata: ObjectMeta
+
+
 class Taint(View, frozen=True, kw_only=True):
     """What keeps pods off a node, or drives them away."""
 

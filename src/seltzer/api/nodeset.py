@@ -103,7 +103,7 @@ class Partition(Part, frozen=True, kw_only=True):
 
     enabled: bool = True
     """Whether the nodes are in a partition of their own. Without one, put them into those that spec.config of the
-    cluster defines: Nodes= takes the NodeSet's name there."""
+    cluster defines: Nodes= takes set_ and the NodeSet's name there, such as set_cpu."""
 
     name: PartitionName | None = None
     """The partition's name; without one, the NodeSet's. NodeSets that use the same name share the partition."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-import traceback
+from typing import Literal
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 from rich.console import Console
 from rich.text import Text
 
@@ -17,34 +17,76 @@ INTERNAL = 70  # EX_SOFTWARE
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
-def build() -> App:
+# What there is: group, verb and what it is for, each imported by its path when it is needed and not before.
+_VERBS = (
+    ("Seltzer on Kubernetes", "install:install", "Install Seltzer, or print its manifests."),
+    ("Seltzer on Kubernetes", "install:upgrade", "Bring it to the version of this command."),
+    ("Seltzer on Kubernetes", "install:uninstall", "Remove it."),
+    ("Seltzer on Kubernetes", "version:version", "Show what is installed, in which version."),
+    ("Seltzer on Kubernetes", "operator:operator", "Run the operator, as its pods do."),
+    ("Clusters", "create:create", "Make a Slurm cluster, or print a manifest to begin with."),
+    ("Clusters", "status:status", "Show a cluster, its nodes and jobs, and what is wrong."),
+    ("Clusters", "events:events", "Show what happened to a cluster."),
+    ("Clusters", "logs:logs", "Print the log of a daemon, a node or the operator."),
+    ("Clusters", "scale:scale", "Give a NodeSet more nodes, or fewer."),
+    ("Clusters", "drain:drain", "Let a node take no new jobs."),
+    ("Clusters", "drain:resume", "Let it take jobs again."),
+    ("Slurm", "slurm:shell", "Open a shell on a login pod."),
+    ("Slurm", "slurm:srun", "Run a job and wait for it."),
+    ("Slurm", "slurm:sbatch", "Submit a batch script."),
+    ("Slurm", "slurm:squeue", "List jobs."),
+    ("Slurm", "slurm:sinfo", "List partitions and nodes."),
+    ("Slurm", "slurm:scontrol", "Look at details and change them."),
+    ("Slurm", "slurm:scancel", "Cancel jobs."),
+    ("This machine", "demo:demo", "Bring up a sandbox with Slurm in it and run a job."),
+    ("This machine", "sandbox:app", "A real multi-node Kubernetes on this machine."),
+    ("This machine", "completion:completion", "Print the completion script for a shell."),
+)
+_PASSED_ON = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
+_GLOBAL = ("-n", "--namespace", "--context")
+
+
+def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "markdown") -> App:
+    """All verbs. That which was asked for has the help of its docstring; the others only have their line."""
     app = App(
         "seltzer",
         help="Slurm clusters on Kubernetes.",
         version=__version__,
-        help_format="markdown",
+        help_format=help_format,
         suppress_keyboard_interrupt=False,
     )
-    # By name, so that a command imports what it needs and not what its neighbours need.
-    app.command("seltzer.cli.demo:demo", name="demo", help="Bring up a sandbox with Slurm in it and run a job.")
-    app.command("seltzer.cli.sandbox:app", name="sandbox", help="A real multi-node Kubernetes on this machine.")
+    groups = {name: Group(name, sort_key=at) for at, name in enumerate(dict.fromkeys(name for name, _, _ in _VERBS))}
+    for at, (group, path, says) in enumerate(_VERBS):
+        module, _, function = path.partition(":")
+        verb = module if function == "app" else function
+        app.command(
+            f"seltzer.cli.{path}", name=verb, help=None if verb == asked else says, group=groups[group], sort_key=at
+        )
     app.register_install_completion_command("--install-completion")
+    options = Group("Options", sort_key=len(groups))
+    for flag in ("--help", "--install-completion", "--version"):
+        app[flag].group = options
     return app
 
 
 def main() -> None:
     """Run one command; every way that it can fail ends in one line and an exit code."""
     try:
-        if sys.argv[1:3] == ["sandbox", "kubectl"] and sys.argv[3:] not in (["--help"], ["-h"]):
-            _kubectl(sys.argv[3:])
-        build()(exit_on_error=False, print_error=False, result_action="return_value")
+        words = arrange(sys.argv[1:])
+        if words[:2] == ["sandbox", "kubectl"] and words[2:] not in (["--help"], ["-h"]):
+            _kubectl(words[2:])
+        # The list of verbs has no markup, and the library that would look for it takes longer than all the rest.
+        plain = words in ([], ["--help"], ["-h"])
+        app = build("".join(words[:1]), help_format="plaintext" if plain else "markdown")
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except SeltzerError as error:
         _fail(str(error), 1)
     except CycloptsError as error:
         _fail(str(error), USAGE)
     except KeyboardInterrupt:
-        line = "interrupted; nothing is lost: run the same command again, or 'seltzer sandbox down'"
-        _fail(line, INTERRUPTED, prefix="")
+        local = sys.argv[1:2] in (["sandbox"], ["demo"])
+        again = "; nothing is lost: run the same command again, or 'seltzer sandbox down'" if local else ""
+        _fail(f"interrupted{again}", INTERRUPTED, prefix="")
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
         sys.exit(1)
@@ -53,6 +95,19 @@ def main() -> None:
         _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}{_crash_log()}", 1)
     except Exception as error:
         _fail(f"{error} ({type(error).__name__}, a bug in seltzer{_crash_log()})", INTERNAL)
+
+
+def arrange(words: list[str]) -> list[str]:
+    """The words as our parser reads them: flags before the verb come behind it, Slurm's own words behind a `--`."""
+    at = 0
+    while at < len(words) and words[at].partition("=")[0] in _GLOBAL:
+        at += 1 if "=" in words[at] else 2
+    words = [*words[at : at + 1], *words[:at], *words[at + 1 :]] if at < len(words) else words
+    if words[:1] and words[0] in _PASSED_ON:
+        from seltzer.cli import slurm
+
+        return [words[0], *slurm.hand_over(words[1:])]
+    return words
 
 
 def _kubectl(words: list[str]) -> None:
@@ -76,6 +131,8 @@ def _fail(message: str, code: int, prefix: str = "error: ") -> None:
 
 def _crash_log() -> str:
     """Keep the details for whoever has to find out, and tell where they are."""
+    import traceback
+
     log = paths.state() / "logs" / "crash.log"
     try:
         log.parent.mkdir(parents=True, exist_ok=True)

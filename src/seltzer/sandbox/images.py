@@ -211,8 +211,14 @@ def _recipes(binaries: Path) -> list[Recipe]:
         if not (binaries / program).is_file():
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
     slurm = {"install": images / "slurm" / "install"}
+    package = root / "src" / "seltzer"
+    guard = [package / "__init__.py", *(package / "guard").glob("*.py")]
+    more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
     return [
-        *(Recipe(target, images / "slurm" / "Dockerfile", slurm, target) for target in SLURM),
+        *(
+            Recipe(target, images / "slurm" / "Dockerfile", {**slurm, **more.get(target, {})}, target)
+            for target in SLURM
+        ),
         Recipe("operator", images / "operator" / "Dockerfile", _sources(root)),
         *(
             Recipe(program, images / program / "Dockerfile", {program: binaries / program}, on_base=False)

@@ -161,6 +161,22 @@ class SlurmClient:
         body = {"state": ["RESUME"]}
         return await self._update(names, body, lambda node: not {"DRAIN", "FAIL", "DOWN"} & set(node.state))
 
+    async def down(self, names: Iterable[str], reason: str) -> Outcome:
+        """Take the jobs off these nodes: those that may are put back into the queue, the others end."""
+        if not reason.strip():
+            raise ValueError("a node that is set down needs a reason")
+        return await self._update(names, {"state": ["DOWN"], "reason": reason}, lambda node: node.base == "DOWN")
+
+    async def comment(self, names: Iterable[str], comment: str) -> Outcome:
+        """Write a comment into these records. A record that was changed is saved with the next state."""
+        return await self._update(names, {"comment": comment}, lambda node: node.comment == comment)
+
+    async def kill_jobs(self, names: Iterable[str]) -> None:
+        """End all jobs that are on any of these nodes, on their other nodes too."""
+        wanted = _checked(names)
+        if wanted:
+            await self._rest.write("DELETE", "jobs/", {"nodes": [hostlist.fold(wanted)]})
+
     async def create(self, names: Iterable[str], settings: Mapping[str, str]) -> Outcome:
         """New nodes with these settings of a NodeName line; nodes that exist stay as they are, and fail.
         Slurm 25.11 and newer."""

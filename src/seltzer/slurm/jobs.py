@@ -54,6 +54,17 @@ def with_ids(ids: Iterable[str]) -> list[str]:
     return _squeue(f"--jobs={','.join(wanted)}", "--states=all")
 
 
+def parse_named(output: str) -> frozenset[str]:
+    """The nodes that waiting jobs ask for by name: hostlists, one per line, some of them empty."""
+    named: set[str] = set()
+    try:
+        for line in output.splitlines():
+            named.update(hostlist.expand(line.strip()) if line.strip() else ())
+    except hostlist.HostlistError as error:
+        raise Unavailable(f"squeue printed nodes that make no sense: {error}") from None
+    return frozenset(named)
+
+
 def _squeue(*filters: str) -> list[str]:
     # What comes after a field's colon is printed behind it, and the field is then as wide as it takes.
     format_ = ",".join(f"{name}:{_SEPARATOR}" for name in _FIELDS)

@@ -31,7 +31,12 @@ def plain(value: Wrapped) -> int | None:
     return value
 
 
-class Node(msgspec.Struct, frozen=True, gc=False, rename={"booted": "boot_time", "busy_until": "last_busy"}):
+class Node(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"booted": "boot_time", "busy_until": "last_busy", "reasoned": "reason_changed_at"},
+):
     """One Slurm node. Two are equal when nothing that we look at differs (its load is not among that)."""
 
     name: str
@@ -53,6 +58,7 @@ class Node(msgspec.Struct, frozen=True, gc=False, rename={"booted": "boot_time",
     version: str = ""
     booted: Wrapped = None
     busy_until: Wrapped = None
+    reasoned: Wrapped = None
 
     @property
     def base(self) -> str:
@@ -73,6 +79,11 @@ class Node(msgspec.Struct, frozen=True, gc=False, rename={"booted": "boot_time",
     def boot_time(self) -> int | None:
         """When its machine booted, as slurmd sees it."""
         return plain(self.booted)
+
+    @property
+    def reason_time(self) -> int | None:
+        """When its reason was set, by slurmctld's clock."""
+        return plain(self.reasoned)
 
     @property
     def last_busy(self) -> int | None:

@@ -102,6 +102,7 @@ class NodeCache:
         self._failures = 0
         self._busy: set[str] = set()
         self._woken = asyncio.Event()
+        self._asking = asyncio.Lock()
         self._watchers: list[Watcher] = []
 
     @property
@@ -147,7 +148,14 @@ class NodeCache:
             await self._wait(self._woken, self.pause)
 
     async def poll(self) -> Change:
-        """Ask once, and tell the watchers what was found. A failure is told by `failure` and by the view's age."""
+        """Ask once, and tell the watchers what was found. A failure is told by `failure` and by the view's age.
+
+        One at a time: "nothing changed" is only true of what was known when it was asked.
+        """
+        async with self._asking:
+            return await self._poll()
+
+    async def _poll(self) -> Change:
         try:
             change = await self._ask()
         except SlurmError as error:

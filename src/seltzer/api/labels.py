@@ -1,0 +1,31 @@
+"""The labels, annotations and the finalizer by which our objects are known. Who decides and who builds share them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+NAME: Final = "app.kubernetes.io/name"
+INSTANCE: Final = "app.kubernetes.io/instance"
+COMPONENT: Final = "app.kubernetes.io/component"
+CLUSTER: Final = "seltzer.dev/cluster"
+CLUSTER_NAMESPACE: Final = "seltzer.dev/cluster-namespace"
+NODESET: Final = "seltzer.dev/nodeset"
+
+TEMPLATE: Final = "seltzer.dev/template"
+"""On a slurmd pod: what it was made from."""
+CONFIG: Final = "seltzer.dev/config"
+"""The digest of a configuration: on the ConfigMap that is rolled out, on slurmctld's pod, and on its Lease."""
+CONTROLLER_POD: Final = "seltzer.dev/pod"
+"""On the controller's Deployment: which pod it makes."""
+TRIAL: Final = "seltzer.dev/trial"
+"""On a trial: what it tries."""
+CHECKSUM: Final = "seltzer.dev/checksum"
+
+FINALIZER: Final = "seltzer.dev/drain"
+
+# What the guard tells, as annotations of the controller's Lease.
+EPOCH: Final = "seltzer.dev/epoch"
+PHASE: Final = "seltzer.dev/phase"
+MESSAGE: Final = "seltzer.dev/message"
+SLURM_VERSION: Final = "seltzer.dev/slurm-version"

@@ -1,0 +1,216 @@
+"""slurmctld: its Deployment, what the guard in it needs, and the pod that tries a configuration."""
+
+from __future__ import annotations
+
+import json
+
+from seltzer.api.slurmcluster import SlurmCluster
+
+from . import names, pods
+from .config import Rendered
+from .images import Images
+from .names import PORTS, Manifest
+
+STATE = "/var/spool/slurmctld"
+_LEAVE_SECONDS = 5
+# Far longer than a trial takes: the image may have to be fetched first.
+_TRIAL_SECONDS = 600
+
+
+def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
+    """All that is kept as it is here."""
+    name = names.controller(cluster)
+    return [
+        pods.service_account(cluster, "slurmctld", name),
+        _role(cluster),
+        _role_binding(cluster),
+        _claim(cluster),
+        _service(cluster),
+        _deployment(cluster, images),
+    ]
+
+
+def created_once(cluster: SlurmCluster) -> list[Manifest]:
+    """What the guard fills in: who changed it back would take the controller away."""
+    name = names.controller(cluster)
+    lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, "slurmctld", name)
+    service = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "seltzer.dev"}
+    endpoints = names.manifest("EndpointSlice", "discovery.k8s.io/v1", cluster, "slurmctld", name, more_labels=service)
+    ports = [{"name": port["name"], "port": port["port"], "protocol": "TCP"} for port in _ports()]
+    return [{**lease, "spec": {}}, {**endpoints, "addressType": "IPv4", "ports": ports, "endpoints": []}]
+
+
+def pod_id(cluster: SlurmCluster, images: Images) -> str:
+    """What the controller's pod is known by: it changes when a pod made now would differ from the last."""
+    return pods.checksum(json.dumps(_pod(cluster, images), sort_keys=True))
+
+
+def trial_id(cluster: SlurmCluster, rendered: Rendered, images: Images) -> str:
+    """What a trial of this configuration in the controller's pod is known by."""
+    return pods.checksum(rendered.digest, pod_id(cluster, images))
+
+
+def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Manifest]:
+    """A ConfigMap, and a Pod that succeeds if slurmctld starts with it.
+
+    The pod is the controller's, with its image and the user's changes, but without its sidecars (it would never end),
+    and without its token, its keys and its volume (it must not be taken for the controller, nor touch its state).
+    """
+    id_ = trial_id(cluster, rendered, images)
+    name = names.trial(cluster, id_)
+    digest = {names.TRIAL: id_}
+    config = names.manifest("ConfigMap", "v1", cluster, "trial", name, more_labels=digest)
+    head = names.manifest("Pod", "v1", cluster, "trial", name, more_labels=digest)
+    built = _pod(cluster, images)
+    empty: Manifest = {"emptyDir": {}}
+    instead: dict[str, Manifest] = {"config": {"configMap": {"name": name}}, "keys": empty, "state": empty}
+    spec = {
+        **built["spec"],
+        "automountServiceAccountToken": False,
+        "containers": [_trying(one) for one in built["spec"]["containers"] if one["name"] == "slurmctld"],
+        "volumes": [
+            {"name": volume["name"], **instead[volume["name"]]} if volume["name"] in instead else volume
+            for volume in built["spec"].get("volumes", [])
+        ],
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": _TRIAL_SECONDS,
+        "terminationGracePeriodSeconds": 5,
+    }
+    metadata = {**built["metadata"], **head["metadata"]}
+    metadata["labels"] = {**built["metadata"]["labels"], **head["metadata"]["labels"]}
+    return [
+        {**config, "data": dict(rendered.files), "immutable": True},
+        {**head, "metadata": metadata, "spec": spec},
+    ]
+
+
+def _trying(container: Manifest) -> Manifest:
+    """The slurmctld container as one that tries."""
+    probes = {"livenessProbe", "ports", "readinessProbe", "startupProbe"}
+    return {**{key: value for key, value in container.items() if key not in probes}, "args": ["try"]}
+
+
+def _deployment(cluster: SlurmCluster, images: Images) -> Manifest:
+    deployment = pods.deployment(cluster, "slurmctld", names.controller(cluster), 1, _pod(cluster, images))
+    # The old pod first: a volume may be for one pod only.
+    deployment["spec"]["strategy"] = {"type": "Recreate"}
+    deployment["metadata"]["annotations"] = {names.CONTROLLER_POD: pod_id(cluster, images)}
+    return deployment
+
+
+def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
+    controller = cluster.spec.controller
+    container = {
+        "name": "slurmctld",
+        "image": controller.image or images.slurmctld,
+        "imagePullPolicy": images.pull_policy,
+        "args": ["run"],
+        "env": _env(cluster),
+        "ports": [{"name": port["name"], "containerPort": port["port"], "protocol": "TCP"} for port in _ports()],
+        # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs.
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "slurmctld"}, "periodSeconds": 1},
+        "resources": pods.resources(controller.resources, cpu="50m", memory="64Mi"),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": pods.NO_ROOT,
+        "volumeMounts": [
+            {"name": "config", "mountPath": "/etc/seltzer/config", "readOnly": True},
+            {"name": "keys", "mountPath": "/etc/seltzer/keys", "readOnly": True},
+            {"name": "slurm", "mountPath": "/etc/slurm"},
+            {"name": "state", "mountPath": STATE},
+            # Not /run/slurmctld: slurmctld insists that it owns that folder, so it has to make it by itself.
+            {"name": "run", "mountPath": "/run"},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+        ],
+    }
+    user = pods.SLURM_USER
+    spec = {
+        # slurmctld starts only where the host is called what SlurmctldHost says.
+        "hostname": names.controller(cluster),
+        # Commands in this pod ask the slurmctld in this pod: through the Service they would reach another one, or
+        # nobody, since not every network brings a pod's packets back to itself.
+        "hostAliases": [{"ip": "127.0.0.1", "hostnames": [names.controller_address(cluster)]}],
+        "serviceAccountName": names.controller(cluster),
+        "automountServiceAccountToken": True,
+        "enableServiceLinks": False,
+        # It writes its state out when it is asked to end.
+        "terminationGracePeriodSeconds": 60,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "runAsGroup": user,
+            "fsGroup": user,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            **pods.SECCOMP,
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "config", "configMap": {"name": names.config(cluster)}},
+            pods.secret_volume("keys", names.keys(cluster), 0o440, names.SLURM_KEY, names.JWT_KEY),
+            {"name": "state", "persistentVolumeClaim": {"claimName": names.controller(cluster)}},
+            {"name": "slurm", "emptyDir": {}},
+            {"name": "run", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+    pod = pods.customised(
+        spec,
+        [cluster.spec.pod_template, controller.pod_template],
+        "slurmctld",
+        labels=names.labels(cluster, "slurmctld"),
+    )
+    return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
+
+
+def _env(cluster: SlurmCluster) -> list[Manifest]:
+    name = names.controller(cluster)
+    return [
+        {"name": "SELTZER_NAMESPACE", "value": cluster.metadata.namespace},
+        {"name": "SELTZER_LEASE", "value": name},
+        {"name": "SELTZER_ENDPOINTSLICE", "value": name},
+        pods.from_field("SELTZER_IDENTITY", "metadata.name"),
+        pods.from_field("SELTZER_ADDRESS", "status.podIP"),
+    ]
+
+
+def _ports() -> list[Manifest]:
+    return [{"name": name, "port": PORTS[name]} for name in ("slurmctld", "guard")]
+
+
+def _service(cluster: SlurmCluster) -> Manifest:
+    """Without a selector: the guard in charge enters itself, so nobody waits for a probe."""
+    head = names.manifest("Service", "v1", cluster, "slurmctld", names.controller(cluster))
+    ports = [{**port, "protocol": "TCP", "targetPort": port["port"]} for port in _ports()]
+    return {**head, "spec": {"type": "ClusterIP", "ports": ports}}
+
+
+def _claim(cluster: SlurmCluster) -> Manifest:
+    """The state outlives the cluster unless storage.onDelete says otherwise, so nobody owns it."""
+    storage = cluster.spec.controller.storage
+    head = names.manifest("PersistentVolumeClaim", "v1", cluster, "slurmctld", names.controller(cluster))
+    del head["metadata"]["ownerReferences"]
+    spec: Manifest = {
+        "accessModes": [storage.access_mode],
+        "resources": {"requests": {"storage": str(storage.size)}},
+    }
+    if storage.class_name:
+        spec["storageClassName"] = storage.class_name
+    return {**head, "spec": spec}
+
+
+def _role(cluster: SlurmCluster) -> Manifest:
+    """The guard may change its one Lease and its one EndpointSlice, and nothing else."""
+    name = names.controller(cluster)
+    may = {"resourceNames": [name], "verbs": ["get", "update", "patch"]}
+    rules = [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], **may},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], **may},
+    ]
+    return {**names.manifest("Role", "rbac.authorization.k8s.io/v1", cluster, "slurmctld", name), "rules": rules}
+
+
+def _role_binding(cluster: SlurmCluster) -> Manifest:
+    name = names.controller(cluster)
+    head = names.manifest("RoleBinding", "rbac.authorization.k8s.io/v1", cluster, "slurmctld", name)
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": cluster.metadata.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return {**head, "subjects": [subject], "roleRef": role}

@@ -1,0 +1,149 @@
+"""Login pods: sshd for the users, and sackd, which signs what they ask of Slurm."""
+
+from __future__ import annotations
+
+from seltzer.api.slurmcluster import SlurmCluster
+
+from . import names, pods
+from .images import Images
+from .names import PORTS, Manifest
+
+_CONFIG = "/etc/seltzer/login"
+_MORE_KEYS = "/etc/seltzer/authorized-keys"
+_HOST_KEY = "/etc/seltzer/host-key"
+_OWN_HOST_KEY = "/run/sshd/host_key"
+_LEAVE_SECONDS = 30
+
+# StrictModes would refuse the folders that Kubernetes mounts, which are open to all; nobody but root can write there
+# since the mounts are read-only, and no file of a user's own is read.
+_SSHD_CONFIG = f"""\
+Port {PORTS["login"]}
+HostKey {_OWN_HOST_KEY}
+PidFile none
+UseDNS no
+UsePAM no
+StrictModes no
+AuthenticationMethods publickey
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin no
+AuthorizedKeysFile {_CONFIG}/authorized_keys {_MORE_KEYS}/authorized_keys
+AcceptEnv LANG LC_*
+Subsystem sftp internal-sftp
+"""
+
+# The pod's fsGroup, which sackd needs, opens all mounted Secrets to that group, and sshd refuses a host key that others
+# may read: so it gets a copy that is its own.
+_START = (
+    f"umask 077 && cat {_HOST_KEY}/{names.HOST_KEY} >{_OWN_HOST_KEY}"
+    f" && exec /usr/sbin/sshd -D -e -f {_CONFIG}/sshd_config"
+)
+
+
+def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
+    """All that is kept as it is here. Without replicas everything is there but the pods."""
+    name = names.login(cluster)
+    login = cluster.spec.login
+    config_map = names.manifest("ConfigMap", "v1", cluster, "login", name)
+    keys = "".join(f"{key}\n" for key in login.authorized_keys)
+    return [
+        pods.service_account(cluster, "login", name),
+        {**config_map, "data": {"authorized_keys": keys, "sshd_config": _SSHD_CONFIG}},
+        _service(cluster),
+        pods.deployment(cluster, "login", name, login.replicas, _pod(cluster, images)),
+    ]
+
+
+def _service(cluster: SlurmCluster) -> Manifest:
+    service = cluster.spec.login.service
+    head = names.manifest("Service", "v1", cluster, "login", names.login(cluster), annotations=service.annotations)
+    port = {"name": "ssh", "port": PORTS["login"], "protocol": "TCP", "targetPort": "ssh"}
+    return {**head, "spec": {"type": service.type, "selector": names.selector(cluster, "login"), "ports": [port]}}
+
+
+def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
+    spec = {
+        "serviceAccountName": names.login(cluster),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "affinity": pods.spread(names.selector(cluster, "login")),
+        "securityContext": {"fsGroup": pods.SLURM_USER, **pods.SECCOMP},
+        "containers": [_sshd(cluster, images), _sackd(cluster, images)],
+        "volumes": _volumes(cluster),
+    }
+    pod = pods.customised(
+        spec,
+        [cluster.spec.pod_template, cluster.spec.login.pod_template],
+        "login",
+        labels=names.labels(cluster, "login"),
+        # Keys that are mounted arrive by themselves; its own configuration sshd reads once.
+        annotations={names.CHECKSUM: pods.checksum(_SSHD_CONFIG)},
+    )
+    return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
+
+
+def _sshd(cluster: SlurmCluster, images: Images) -> Manifest:
+    login = cluster.spec.login
+    mounts = [
+        {"name": "slurm", "mountPath": "/run/slurm", "readOnly": True},
+        {"name": "config", "mountPath": _CONFIG, "readOnly": True},
+        {"name": "host-key", "mountPath": _HOST_KEY, "readOnly": True},
+    ]
+    if login.authorized_keys_secret:
+        mounts.append({"name": "authorized-keys", "mountPath": _MORE_KEYS, "readOnly": True})
+    return {
+        "name": "login",
+        "image": login.image or images.login,
+        "imagePullPolicy": images.pull_policy,
+        "command": ["/bin/sh", "-c", _START],
+        "ports": [{"name": "ssh", "containerPort": PORTS["login"], "protocol": "TCP"}],
+        # Once it listens it goes on listening; asking every second would fill its log.
+        "startupProbe": {"tcpSocket": {"port": "ssh"}, "periodSeconds": 1, "failureThreshold": 60},
+        "resources": pods.resources(login.resources, cpu="20m", memory="32Mi"),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            # To become who logs in, to give them a terminal (without the audit record sshd refuses to), to lock up the
+            # part of itself that talks to strangers, to listen on port 22.
+            "capabilities": {
+                "drop": ["ALL"],
+                "add": ["AUDIT_WRITE", "CHOWN", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT"],
+            },
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _sackd(cluster: SlurmCluster, images: Images) -> Manifest:
+    """It fetches the configuration, and signs what the users ask for, so that they never see the key."""
+    user = pods.SLURM_USER
+    return {
+        "name": "sackd",
+        "image": cluster.spec.login.image or images.login,
+        "imagePullPolicy": images.pull_policy,
+        "command": pods.after_slurmctld("/usr/sbin/sackd", "-D", *pods.conf_server(cluster)),
+        "env": pods.slurmctld_env(cluster),
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user, **pods.NO_ROOT},
+        "volumeMounts": [
+            {"name": "keys", "mountPath": "/etc/slurm", "readOnly": True},
+            {"name": "slurm", "mountPath": "/run/slurm"},
+        ],
+    }
+
+
+def _volumes(cluster: SlurmCluster) -> list[Manifest]:
+    volumes: list[Manifest] = [
+        pods.secret_volume("keys", names.keys(cluster), 0o440, names.SLURM_KEY),
+        {"name": "slurm", "emptyDir": {}},
+        # sshd reads the keys as the user who logs in.
+        {"name": "config", "configMap": {"name": names.login(cluster), "defaultMode": 0o444}},
+        pods.secret_volume("host-key", names.login(cluster), 0o400, names.HOST_KEY),
+    ]
+    more = cluster.spec.login.authorized_keys_secret
+    if more:
+        # Optional: who waits for the Secret can log in with the other keys meanwhile.
+        volume = pods.secret_volume("authorized-keys", more.name, 0o444, "authorized_keys")
+        volumes.append({**volume, "secret": {**volume["secret"], "optional": True}})
+    return volumes

@@ -1,0 +1,193 @@
+"""What the objects of a cluster are called, how they are labelled, and who owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from seltzer.api.common import API_VERSION
+from seltzer.api.labels import (
+    CHECKSUM,
+    CLUSTER,
+    CLUSTER_NAMESPACE,
+    COMPONENT,
+    CONFIG,
+    CONTROLLER_POD,
+    FINALIZER,
+    INSTANCE,
+    MANAGED_BY,
+    NAME,
+    NODESET,
+    TEMPLATE,
+    TRIAL,
+)
+from seltzer.api.nodeset import NodeSet
+from seltzer.api.slurmcluster import SlurmCluster
+
+__all__ = [
+    "CHECKSUM",
+    "CLUSTER",
+    "CLUSTER_NAMESPACE",
+    "COMPONENT",
+    "CONFIG",
+    "CONTROLLER_POD",
+    "FINALIZER",
+    "INSTANCE",
+    "MANAGED_BY",
+    "NAME",
+    "NODESET",
+    "TEMPLATE",
+    "TRIAL",
+]
+
+Manifest = dict[str, Any]
+Component = Literal["slurmctld", "slurmrestd", "login", "slurmd", "trial", "config"]
+
+OPERATOR: Final = "seltzer-operator"
+
+PORTS: Final[Mapping[str, int]] = {
+    "guard": 6816,
+    "slurmctld": 6817,
+    "slurmd": 6818,
+    "slurmrestd": 6820,
+    "login": 22,
+    "operator": 8080,
+}
+SLURM_KEY: Final = "slurm.key"
+JWT_KEY: Final = "jwt_hs256.key"
+HOST_KEY: Final = "ssh_host_ed25519_key"
+DIGEST_CHARACTERS: Final = 40
+"""How much of a digest fits into a label and is still one of a kind."""
+
+
+def slurm_name(cluster: SlurmCluster) -> str:
+    """The cluster's name in Slurm."""
+    return cluster.spec.cluster_name or cluster.metadata.name
+
+
+def controller(cluster: SlurmCluster) -> str:
+    """Deployment, claim, Service, EndpointSlice, Lease, ServiceAccount, Role and RoleBinding of slurmctld."""
+    return f"{cluster.metadata.name}-slurmctld"
+
+
+def controller_address(cluster: SlurmCluster) -> str:
+    """Where slurmctld is found from any namespace."""
+    return f"{controller(cluster)}.{cluster.metadata.namespace}.svc"
+
+
+def rest(cluster: SlurmCluster) -> str:
+    """Deployment, Service, ServiceAccount and ConfigMap of slurmrestd."""
+    return f"{cluster.metadata.name}-slurmrestd"
+
+
+def login(cluster: SlurmCluster) -> str:
+    """Deployment, Service, ServiceAccount, ConfigMap and host key of the login pods."""
+    return f"{cluster.metadata.name}-login"
+
+
+def slurmd(cluster: SlurmCluster) -> str:
+    """The NetworkPolicy of the slurmd pods in the cluster's namespace."""
+    return f"{cluster.metadata.name}-slurmd"
+
+
+def keys(cluster: SlurmCluster) -> str:
+    """The Secret with both of Slurm's keys."""
+    return f"{cluster.metadata.name}-keys"
+
+
+def config(cluster: SlurmCluster) -> str:
+    """The ConfigMap with the configuration that is rolled out."""
+    return f"{cluster.metadata.name}-config"
+
+
+def trial(cluster: SlurmCluster, trial_id: str) -> str:
+    """ConfigMap and Pod of a trial."""
+    return f"{cluster.metadata.name}-trial-{trial_id[:10]}"
+
+
+def pod(nodeset: NodeSet, ordinal: int) -> str:
+    """A pod of a NodeSet, and its node in Slurm."""
+    return f"{nodeset.metadata.name}-{ordinal}"
+
+
+def nodeset_key(nodeset: NodeSet) -> str:
+    """The Secret with slurm.key, next to a NodeSet that isn't in its cluster's namespace."""
+    return f"{nodeset.metadata.name}-slurm-key"
+
+
+def nodeset_policy(nodeset: NodeSet) -> str:
+    """The NetworkPolicy of a NodeSet that isn't in its cluster's namespace."""
+    return f"{nodeset.metadata.name}-slurmd"
+
+
+def slurm_set(nodeset: NodeSet) -> str:
+    """The NodeSet's name in slurm.conf, and the feature that makes it; no node can have it, for the underscore."""
+    return f"set_{nodeset.metadata.name}"
+
+
+def selector(cluster: SlurmCluster, component: Component) -> dict[str, str]:
+    """The labels by which the pods of a component are found in a namespace."""
+    return {
+        COMPONENT: component,
+        CLUSTER: cluster.metadata.name,
+        CLUSTER_NAMESPACE: cluster.metadata.namespace,
+    }
+
+
+def nodeset_selector(nodeset: NodeSet, cluster: SlurmCluster) -> dict[str, str]:
+    """The labels by which the pods of a NodeSet are found in its namespace."""
+    return {**selector(cluster, "slurmd"), NODESET: nodeset.metadata.name}
+
+
+def labels(cluster: SlurmCluster, component: Component) -> dict[str, str]:
+    """What every object of a cluster is labelled with."""
+    return {
+        MANAGED_BY: "seltzer",
+        NAME: "slurm",
+        INSTANCE: cluster.metadata.name,
+        **selector(cluster, component),
+    }
+
+
+def manifest(
+    kind: str,
+    api_version: str,
+    cluster: SlurmCluster,
+    component: Component,
+    name: str,
+    *,
+    more_labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: SlurmCluster | NodeSet | None = None,
+) -> Manifest:
+    """The head of an object of a cluster, in the namespace of its owner, which is the cluster if nobody else is."""
+    owner = owner or cluster
+    metadata: Manifest = {
+        "name": name,
+        "namespace": owner.metadata.namespace,
+        "labels": {**labels(cluster, component), **(more_labels or {})},
+        "ownerReferences": owners(owner),
+    }
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def owners(owner: SlurmCluster | NodeSet) -> list[Manifest]:
+    """With the owner, the object goes."""
+    return [
+        {
+            "apiVersion": API_VERSION,
+            "kind": owner.kind,
+            "name": owner.metadata.name,
+            "uid": owner.metadata.uid,
+            "controller": True,
+        }
+    ]
+
+
+def oldest_first(nodesets: Sequence[NodeSet]) -> list[NodeSet]:
+    """The order in which NodeSets are considered, whatever order they come in."""
+    return sorted(
+        nodesets, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.namespace, one.metadata.name)
+    )

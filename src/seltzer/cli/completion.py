@@ -1,0 +1,20 @@
+"""`seltzer completion`: what a shell needs to complete our words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from seltzer.cli import main
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print the completion script for a shell, for example: `source <(seltzer completion bash)`
+
+    `seltzer --install-completion` puts it where your shell looks by itself.
+
+    Parameters
+    ----------
+    shell
+        The shell.
+    """
+    print(main.build().generate_completion(shell=shell))

@@ -1,0 +1,206 @@
+"""`seltzer install`, `upgrade` and `uninstall`: Seltzer itself, on a Kubernetes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from seltzer.api import crd
+from seltzer.api.core import Pod
+from seltzer.build import operator
+from seltzer.build.images import Images
+from seltzer.build.names import OPERATOR
+from seltzer.cli import kube, show
+from seltzer.cli.kube import Place
+from seltzer.cli.objects import Change, Objects, name_of
+from seltzer.cli.options import SYSTEM_NAMESPACE, Context, SystemNamespace, Timeout
+from seltzer.controllers import resources
+from seltzer.errors import SeltzerError
+from seltzer.kube import crds
+from seltzer.kube.client import MANAGER, Client
+from seltzer.kube.errors import Forbidden, NotFound
+from seltzer.kube.resource import Resource
+from seltzer.progress import Progress
+
+GONE_DEADLINE = 120.0
+IMAGE = "seltzer.dev/operator:dev"
+
+Print = Annotated[bool, Parameter(name="--print", negative="", help="Print the manifests as YAML and change nothing.")]
+Image = Annotated[str, Parameter(help="The operator's image.")]
+
+
+def install(
+    *,
+    only_print: Print = False,
+    namespace: SystemNamespace = SYSTEM_NAMESPACE,
+    image: Image = IMAGE,
+    timeout: Timeout = 180.0,
+    context: Context = None,
+) -> None:
+    """Install Seltzer on Kubernetes: its kinds, its rights and its operator. Run it again as often as you like."""
+    if only_print:
+        print(show.manifests([*crd.manifests(), *_operator(namespace, image)]), end="")
+        return
+    _bring(kube.locate(namespace, context), image, timeout)
+    print("Seltzer is installed; 'seltzer create NAME' makes a Slurm cluster")
+
+
+def upgrade(
+    *,
+    only_print: Print = False,
+    dry_run: Annotated[bool, Parameter(negative="", help="Say what would change, and change nothing.")] = False,
+    namespace: SystemNamespace = SYSTEM_NAMESPACE,
+    image: Image = IMAGE,
+    timeout: Timeout = 180.0,
+    context: Context = None,
+) -> None:
+    """Bring the installed Seltzer to the version of this command, and say what changes. Clusters keep running."""
+    if only_print:
+        install(only_print=True, namespace=namespace, image=image)
+        return
+    place = kube.locate(namespace, context)
+    changes = kube.talk(place, lambda client: _changes(client, namespace, image))
+    for change in changes:
+        if change.is_new or change.fields:
+            print(change)
+    if not any(change.is_new or change.fields for change in changes):
+        print("nothing changes: this version is installed already")
+    if not dry_run:
+        _bring(place, image, timeout)
+
+
+def uninstall(
+    *,
+    yes: Annotated[bool, Parameter(negative="", help="Don't ask.")] = False,
+    with_crds: Annotated[
+        bool, Parameter(name="--crds", negative="", help="Remove the kinds SlurmCluster and NodeSet too.")
+    ] = False,
+    namespace: SystemNamespace = SYSTEM_NAMESPACE,
+    context: Context = None,
+) -> None:
+    """Remove the operator. Clusters go on running, but nobody looks after them any more.
+
+    With --crds the kinds go too. Since that would delete every cluster, it is refused while there are any.
+    """
+    place = kube.locate(namespace, context)
+    clusters = kube.talk(place, _clusters)
+    if clusters and with_crds:
+        raise SeltzerError(
+            f"removing the kinds would delete {', '.join(clusters)}; delete them first, while the operator is there to "
+            "drain them: 'kubectl delete slurmclusters,nodesets --all -A'"
+        )
+    if clusters:
+        print(f"these go on running, with nobody to look after them: {', '.join(clusters)}", file=sys.stderr)
+    if not yes and not _agreed(f"Remove the operator from namespace {namespace}{' and all CRDs' * with_crds}?"):
+        raise SeltzerError("nothing was removed; answer y, or use --yes")
+    manifests = [*(crd.manifests() if with_crds else []), *_operator(namespace, IMAGE)]
+    removed = kube.talk(place, lambda client: _remove(client, manifests, clusters, namespace))
+    print(f"removed: {', '.join(removed)}" if removed else "there was nothing to remove")
+
+
+def _operator(namespace: str, image: str) -> list[dict[str, Any]]:
+    return operator.manifests(namespace, image, Images())
+
+
+def _bring(place: Place, image: str, timeout: float) -> None:
+    namespace = place.namespace
+
+    async def bring(client: Client, progress: Progress) -> None:
+        objects = Objects(client)
+        with progress.step("teach Kubernetes SlurmCluster and NodeSet"):
+            await crds.install(client, crd.manifests())
+        with progress.step(f"apply the operator to namespace {namespace}"):
+            for manifest in _operator(namespace, image):
+                await objects.apply(manifest)
+        with progress.step("wait until the operator is available"):
+            what = "the operator isn't available"
+            await kube.until(lambda: _unavailable(client, namespace), timeout, progress.note, what)
+
+    with Progress() as progress:
+        kube.talk(place, lambda client: bring(client, progress))
+
+
+async def _changes(client: Client, namespace: str, image: str) -> list[Change]:
+    try:
+        await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
+    except NotFound:
+        raise SeltzerError(
+            f"there is no Seltzer in namespace {namespace!r}; run 'seltzer install', or say with -n where it is"
+        ) from None
+    objects = Objects(client)
+    # As whoever applies them then: only its own fields does an apply take away.
+    kinds = [await objects.apply(each, dry_run=True, manager=MANAGER) for each in crd.manifests()]
+    return kinds + [await objects.apply(each, dry_run=True) for each in _operator(namespace, image)]
+
+
+async def _unavailable(client: Client, namespace: str) -> str:
+    """Why the operator isn't available as it should be; empty when it is."""
+    found = await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
+    status, wanted = found.status, found.spec.replicas
+    if status.observed_generation < found.metadata.generation:
+        return "Kubernetes hasn't begun yet"
+    if status.updated_replicas == status.available_replicas == wanted:
+        return ""
+    labels = ",".join(f"{key}={value}" for key, value in found.spec.selector.match_labels.items())
+    pods = (await client.list_all(resources.PODS, namespace, params={"labelSelector": labels})).items
+    return "; ".join([f"{status.available_replicas} of {wanted} available", *reasons(pods)])
+
+
+def reasons(pods: Iterable[Pod]) -> list[str]:
+    """Why pods don't run, each reason once."""
+    found: dict[str, None] = {}
+    for pod in pods:
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            waiting, ended = status.state.waiting, status.last_state.terminated or status.state.terminated
+            if ended:
+                found[f"it ends with exit code {ended.exit_code} ({ended.reason}); see 'seltzer logs operator'"] = None
+            elif waiting and waiting.reason != "ContainerCreating":
+                found[f"{waiting.reason}: {waiting.message}".removesuffix(": ")] = None
+        for condition in pod.status.conditions:
+            if condition.type == "PodScheduled" and condition.status == "False":
+                found[f"{condition.reason}: {condition.message}"] = None
+    return list(found)
+
+
+async def _clusters(client: Client) -> list[str]:
+    """All clusters and NodeSets, of all namespaces."""
+    names = []
+    kinds: tuple[Resource[Any], ...] = (resources.CLUSTERS, resources.NODESETS)
+    for resource in kinds:
+        try:
+            found = await client.list_all(resource)
+        except NotFound:
+            continue
+        except Forbidden as error:
+            raise SeltzerError(f"you may not see all clusters, so you can't remove what keeps them: {error}") from None
+        names += [f"{resource.kind} {each.metadata.namespace}/{each.metadata.name}" for each in found.items]
+    return names
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+async def _remove(
+    client: Client, manifests: Sequence[dict[str, Any]], clusters: Sequence[str], namespace: str
+) -> list[str]:
+    """Remove them, the last first. A namespace would take along what is in it: only our own goes, without clusters."""
+    objects, removed = Objects(client), list[dict[str, Any]]()
+    stays = namespace != SYSTEM_NAMESPACE or any(f" {namespace}/" in name for name in clusters)
+    with Progress() as progress, progress.step("remove Seltzer"):
+        for manifest in reversed(manifests):
+            if manifest["kind"] == "Namespace" and stays:
+                continue
+            if await objects.delete(manifest):
+                removed.append(manifest)
+
+        async def left() -> str:
+            return ", ".join([name_of(each) for each in removed if await objects.get(each)])
+
+        await kube.until(left, GONE_DEADLINE, lambda _: None, "not everything is gone")
+    return [name_of(each) for each in removed]

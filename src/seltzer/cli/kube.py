@@ -1,0 +1,232 @@
+"""How the verbs reach Kubernetes and find what they are asked about."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from seltzer.api.core import ObjectMeta, View
+from seltzer.api.nodeset import NodeSet
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.controllers import resources
+from seltzer.errors import SeltzerError
+from seltzer.kube import config
+from seltzer.kube.client import Client
+from seltzer.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
+from seltzer.kube.resource import HasMeta, Resource
+
+T = TypeVar("T")
+H = TypeVar("H", bound=HasMeta)
+
+SANDBOX = "default"
+POLL = 0.5
+_GREETING = 3.0
+
+
+class Container(View, frozen=True, kw_only=True):
+    """A container of a pod template."""
+
+    name: str = ""
+    image: str = ""
+
+
+class _PodSpec(View, frozen=True, kw_only=True):
+    containers: tuple[Container, ...] = ()
+
+
+class _Template(View, frozen=True, kw_only=True):
+    spec: _PodSpec = _PodSpec()
+
+
+class _Selector(View, frozen=True, kw_only=True):
+    match_labels: Mapping[str, str] = {}
+
+
+class _DeploymentSpec(View, frozen=True, kw_only=True):
+    replicas: int = 1
+    selector: _Selector = _Selector()
+    template: _Template = _Template()
+
+
+class _DeploymentStatus(View, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+
+
+class Deployment(View, frozen=True, kw_only=True):
+    """A Deployment: what it runs, and how many of its pods work."""
+
+    metadata: ObjectMeta
+    spec: _DeploymentSpec = _DeploymentSpec()
+    status: _DeploymentStatus = _DeploymentStatus()
+
+
+DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", Deployment)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a verb works: an API server, a namespace, and the flags that lead kubectl to the same."""
+
+    config: config.Config
+    namespace: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def kubectl_flags(self) -> tuple[str, ...]:
+        return (*self.flags, "--namespace", self.namespace)
+
+
+def locate(namespace: str | None = None, context: str | None = None, env: Mapping[str, str] = os.environ) -> Place:
+    """As kubectl would find it; where nothing is configured, the sandbox if one is up, which is then said."""
+    flags = ("--context", context) if context else ()
+    try:
+        found = config.load(context, env)
+    except ConfigError:
+        kubeconfig = None if env.get("KUBECONFIG") or _usual(env).exists() else _sandbox()
+        if kubeconfig is None:
+            raise
+        print(f"using the sandbox {SANDBOX!r}", file=sys.stderr)
+        found = config.load(context, {"KUBECONFIG": str(kubeconfig)})
+        flags = ("--kubeconfig", str(kubeconfig), *flags)
+    return Place(found, namespace or found.namespace, flags)
+
+
+def _usual(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME", "/root")) / ".kube" / "config"
+
+
+def _sandbox() -> Path | None:
+    from seltzer.sandbox import commands
+
+    try:
+        return commands.find(SANDBOX).layout.kubeconfig
+    except SeltzerError:
+        return None
+
+
+def talk(place: Place, about: Callable[[Client], Awaitable[T]]) -> T:
+    """Have a conversation with the API server; one that isn't there is told in a line, and soon."""
+
+    async def conversation() -> T:
+        async with Client(place.config) as client:
+            await _greet(client, place)
+            return await about(client)
+
+    return asyncio.run(conversation())
+
+
+async def _greet(client: Client, place: Place) -> None:
+    """Calls are patient with a server that is away for a moment; a person who waits for the first answer isn't."""
+    try:
+        await client.call("GET", "/version", deadline=_GREETING)
+    except Forbidden:
+        return
+    except Unauthorized:
+        raise SeltzerError(
+            f"the API server {place.config.server} doesn't accept your credentials; log in to the cluster again, or "
+            "choose another context with --context"
+        ) from None
+    except Unavailable as error:
+        raise SeltzerError(
+            f"{error} ({place.config.server}); see that the cluster is up, or choose another context with --context"
+        ) from None
+
+
+async def every(client: Client, resource: Resource[H], namespace: str = "") -> list[H]:
+    """All objects of one of our kinds, by namespace and name."""
+    try:
+        found = await client.list_all(resource, namespace)
+    except NotFound:
+        raise SeltzerError(f"Kubernetes doesn't know {resource.kind}s; run 'seltzer install' first") from None
+    return sorted(found.items, key=lambda item: (item.metadata.namespace, item.metadata.name))
+
+
+async def cluster(client: Client, place: Place, name: str) -> SlurmCluster:
+    """The SlurmCluster of that name; raises an error that helps to find it."""
+    return await one(client, resources.CLUSTERS, place, name)
+
+
+async def one(client: Client, resource: Resource[H], place: Place, name: str) -> H:
+    """The object of that name; raises an error that tells what there is instead."""
+    here = await every(client, resource, place.namespace)
+    for item in here:
+        if item.metadata.name == name:
+            return item
+    try:
+        elsewhere = [i.metadata.namespace for i in await every(client, resource) if i.metadata.name == name]
+    except Forbidden:
+        elsewhere = []
+    raise SeltzerError(_not_found(resource.kind, name, place.namespace, [i.metadata.name for i in here], elsewhere))
+
+
+def _not_found(kind: str, name: str, namespace: str, here: Sequence[str], elsewhere: Sequence[str]) -> str:
+    says = f"there is no {kind} {name!r} in namespace {namespace!r}"
+    if elsewhere:
+        return f"{says}, but in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
+    if not here:
+        create = "; make one with 'seltzer create NAME'" if kind == resources.CLUSTERS.kind else ""
+        return f"{says}, nor any other{create}"
+    return f"{says}; {meant(name, here)}"
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What could have been meant, and what else there is."""
+    names = list(dict.fromkeys(known))
+    if not names:
+        return "there are none"
+    close = difflib.get_close_matches(word, names, 1)
+    there = f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}"
+    return f"did you mean {close[0]!r}? ({there})" if close else there
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+async def nodesets(client: Client, of: SlurmCluster) -> list[NodeSet]:
+    """The NodeSets that name this cluster: in its own namespace, and in those that it lets in."""
+    home = of.metadata.namespace
+    found: list[NodeSet] = []
+    for namespace in dict.fromkeys((home, *of.spec.node_sets.namespaces)):
+        try:
+            found += await every(client, resources.NODESETS, namespace)
+        except Forbidden:
+            if namespace == home:
+                raise
+    return [each for each in found if belongs(each, of)]
+
+
+def belongs(nodeset: NodeSet, to: SlurmCluster) -> bool:
+    ref = nodeset.spec.cluster_ref
+    return (ref.name, ref.namespace or nodeset.metadata.namespace) == (to.metadata.name, to.metadata.namespace)
+
+
+class Reviewed(Protocol):
+    """What tells how something is that we wait for."""
+
+    def __call__(self) -> Awaitable[str]: ...
+
+
+async def until(done: Reviewed, timeout: float, say: Callable[[str], None], what: str) -> None:
+    """Ask until the answer is empty; say each answer once, and the last one when the time is over."""
+    last = ""
+    said: set[str] = set()
+    try:
+        async with asyncio.timeout(timeout):
+            while answer := await done():
+                if answer not in said:
+                    say(answer)
+                last = answer
+                said.add(answer)
+                await asyncio.sleep(POLL)
+    except TimeoutError:
+        raise SeltzerError(f"{what} after {timeout:.0f} s: {last or 'no answer'}") from None

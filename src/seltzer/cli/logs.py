@@ -1,0 +1,86 @@
+"""`seltzer logs`: what the daemons of a cluster, its nodes or the operator write."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
+from seltzer.cli import kube, kubectl
+from seltzer.cli.kube import Place
+from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
+from seltzer.controllers import resources
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.kube.errors import NotFound
+
+DAEMONS = ("slurmctld", "slurmrestd", "login")
+
+
+def logs(
+    name: str,
+    component: str | None = None,
+    /,
+    *,
+    follow: Follow = False,
+    tail: Annotated[int, Parameter(help="How many of the newest lines to begin with; -1 for all.")] = 100,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Print the log of a part of a cluster, of a node, or of the operator.
+
+    `seltzer logs demo` is slurmctld's, `seltzer logs demo cpu-0` that of a node's slurmd, `seltzer logs operator` that
+    of the operator that leads.
+
+    Parameters
+    ----------
+    name
+        The cluster; or operator.
+    component
+        slurmctld, slurmrestd, login, operator, or the name of a node.
+    """
+    if component is None and name == "operator":
+        component = "operator"
+    place = kube.locate(namespace, context)
+    flags = [f"--tail={tail}", *(["--follow"] if follow else [])]
+    if component == "operator":
+        system = Place(place.config, namespace or SYSTEM_NAMESPACE, place.flags)
+        pod = kube.talk(system, lambda client: _leader(client, system.namespace))
+        kubectl.become(system, "logs", pod, *flags)
+    namespace, pod, container = kube.talk(place, lambda client: _find(client, place, name, component or DAEMONS[0]))
+    kubectl.become(Place(place.config, namespace, place.flags), "logs", pod, "--container", container, *flags)
+
+
+async def _leader(client: Client, namespace: str) -> str:
+    """The operator's pod that leads; where none does, any."""
+    try:
+        await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
+    except NotFound:
+        raise SeltzerError(
+            f"there is no operator in namespace {namespace!r}; run 'seltzer install', or say with -n where it is"
+        ) from None
+    try:
+        holder = (await client.get(resources.LEASES, OPERATOR, namespace)).spec.holder_identity
+        if holder:
+            await client.get(resources.PODS, holder, namespace)
+            return f"pod/{holder}"
+    except NotFound:
+        pass  # nobody leads yet, or it isn't a pod that does
+    return f"deployment/{OPERATOR}"
+
+
+async def _find(client: Client, place: Place, name: str, component: str) -> tuple[str, str, str]:
+    """The namespace, the pod or its Deployment, and the container."""
+    cluster = await kube.cluster(client, place, name)
+    if component in DAEMONS:
+        return place.namespace, f"deployment/{name}-{component}", component
+    nodes: dict[str, str] = {}
+    for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
+        selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}=slurmd"}
+        found = await client.list_all(resources.PODS, namespace, params=selector)
+        nodes |= {pod.metadata.name: namespace for pod in found.items}
+    if component not in nodes:
+        known = kube.meant(component, (*DAEMONS, "operator", *sorted(nodes)))
+        raise SeltzerError(f"{name} has no {component!r}; {known}")
+    return nodes[component], f"pod/{component}", "slurmd"

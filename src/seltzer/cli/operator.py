@@ -1,0 +1,51 @@
+"""`seltzer operator`: what the operator's pods run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import uvloop
+
+from seltzer.build.images import Images
+from seltzer.kube import config
+from seltzer.serve import logs
+from seltzer.serve.main import Settings, run
+
+
+def operator(
+    *,
+    namespace: str | None = None,
+    context: str | None = None,
+    port: int = 8080,
+    outside: bool = False,
+    log_level: str = "info",
+) -> None:
+    """Run the operator. Its pods do; 'seltzer install' sets them up.
+
+    Parameters
+    ----------
+    namespace
+        Where the Lease is; its own namespace if not given.
+    context
+        The context of the kubeconfig, outside of Kubernetes.
+    port
+        Where /healthz, /readyz and /metrics are served.
+    outside
+        Reach Slurm through the API server: for running it on your own machine while developing.
+    log_level
+        debug, info, warning or error.
+    """
+    logs.set_up(log_level)
+    where = config.load(context)
+    settings = Settings(
+        config=where,
+        namespace=namespace or os.environ.get("SELTZER_NAMESPACE") or where.namespace,
+        identity=os.environ.get("SELTZER_IDENTITY") or f"{socket.gethostname()}-{os.getpid()}",
+        images=Images.from_env(os.environ),
+        port=port,
+        outside=outside,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(settings))

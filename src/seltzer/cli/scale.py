@@ -1,0 +1,70 @@
+"""`seltzer scale`: a NodeSet with more nodes, or fewer."""
+
+from __future__ import annotations
+
+from seltzer.api.nodeset import NodeSet
+from seltzer.cli import kube
+from seltzer.cli.options import Context, Namespace, Timeout, Wait
+from seltzer.cli.tree import condition
+from seltzer.controllers import resources
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.progress import Progress
+
+MOST = 65536
+
+
+def scale(
+    nodeset: str,
+    replicas: int,
+    /,
+    *,
+    wait: Wait = False,
+    timeout: Timeout = 600.0,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Give a NodeSet more nodes, or fewer; nodes that go are drained first, so that no job is lost.
+
+    Parameters
+    ----------
+    nodeset
+        The NodeSet.
+    replicas
+        How many nodes it should have.
+    """
+    if not 0 <= replicas <= MOST:
+        raise SeltzerError(f"a NodeSet has between 0 and {MOST} nodes, not {replicas}")
+    place = kube.locate(namespace, context)
+
+    async def change(client: Client) -> None:
+        before = await kube.one(client, resources.NODESETS, place, nodeset)
+        patch = {"spec": {"replicas": replicas}}
+        path = resources.NODESETS.path(place.namespace, nodeset, "scale")
+        await client.call("PATCH", path, content=patch, kind="application/merge-patch+json")
+        print(f"{nodeset}: {before.spec.replicas} -> {replicas}", flush=True)
+        if wait:
+            await _wait(client)
+
+    async def _wait(client: Client) -> None:
+        async def look() -> str:
+            return lacks(await client.get(resources.NODESETS, nodeset, place.namespace))
+
+        with Progress() as progress, progress.step(f"wait for {replicas} nodes of {nodeset}"):
+            await kube.until(look, timeout, progress.note, f"{nodeset} isn't there yet")
+
+    kube.talk(place, change)
+
+
+def lacks(nodeset: NodeSet) -> str:
+    """What a NodeSet lacks of what was asked for; empty when nothing."""
+    status, wanted = nodeset.status, nodeset.spec.replicas
+    if status.observed_generation < nodeset.metadata.generation:
+        return "the operator hasn't seen the change yet; see 'seltzer version' if it stays so"
+    if status.replicas == status.ready_replicas == wanted:
+        return ""
+    ready = condition(nodeset, "Ready")
+    why = f": {ready.message}" if ready and ready.status != "True" and ready.message else ""
+    if status.replicas > wanted:
+        return f"{status.replicas - wanted} to go, {status.nodes.draining} draining{why}"
+    return f"{status.ready_replicas} of {wanted} ready{why}"

@@ -1,0 +1,242 @@
+"""`seltzer srun`, `sbatch` … and `seltzer shell`: Slurm's own commands, run on a login pod.
+
+All words after the cluster's name are the command's, whatever they look like. `hand_over` marks them with `--` before
+anything else reads them; from there on they are plain words.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+from uuid import uuid4
+
+from cyclopts import CycloptsError, Parameter
+
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import names
+from seltzer.cli import kube, kubectl
+from seltzer.cli.options import Context, Namespace, User
+from seltzer.errors import SeltzerError
+
+Cluster = Annotated[str, Parameter(help="The cluster.")]
+Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
+
+DEFAULT_USER = "user"
+_OURS = ("--namespace", "-n", "--context", "--user")
+
+# $0 is the user. setpriv, unlike su, stays in the terminal's session, so that Ctrl-C and job control work.
+_BECOME = """\
+id "$0" >/dev/null || exit
+exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- sh -c 'cd; exec "$@"' sh "$@"
+"""
+# $1 is where the script shall be, the rest are sbatch's words. A file, and not only sbatch's input, gives the job its
+# usual name and arguments. Slurm keeps a copy of its own.
+_SUBMIT = """\
+folder=${1%/*}
+mkdir -m 700 "$folder" || exit
+trap 'rm -rf "$folder"' EXIT
+cat >"$1" || exit
+shift
+sbatch "$@"
+"""
+# Of sbatch's options, those that take no value, or take one only behind "=" (asked of 26.05). All others take the next
+# word.
+_BARE = """
+    consolidate-segments contiguous exclusive get-user-env help hold ignore-pbs nice no-kill no-requeue
+    oom-kill-step overcommit oversubscribe parsable propagate quiet reboot requeue resv-ports spread-job
+    spread-segments stepmgr test-only usage use-min-nodes verbose version wait
+"""
+_BARE_LETTERS = "hkHOQsvVW"
+
+
+def srun(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Run a job and wait for it, for example: `seltzer srun demo --nodes 2 hostname`
+
+    All words after the cluster's name are srun's; ours come before it.
+    """
+    _run("srun", words, name, user, namespace, context)
+
+
+def sbatch(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Submit a batch script, for example: `seltzer sbatch demo --nodes 2 job.sh`
+
+    A script that is a file here is sent along; otherwise sbatch looks for it on the login pod. It also takes one from
+    its input: `seltzer sbatch demo < job.sh`. All words after the cluster's name are sbatch's; ours come before it.
+    """
+    at = script_at(words)
+    if at is None or not Path(words[at]).is_file():
+        _run("sbatch", words, name, user, namespace, context)
+    script = Path(words[at])
+    there = f"/tmp/seltzer-{uuid4().hex}/{script.name}"  # noqa: S108 (made there with mkdir, which refuses an old one)
+    command = ["sh", "-c", _SUBMIT, "sh", there, *words[:at], there, *words[at + 1 :]]
+    _run_command(command, name, user, namespace, context, stdin=script)
+
+
+def squeue(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """List jobs, for example: `seltzer squeue demo --states all`
+
+    All words after the cluster's name are squeue's; ours come before it.
+    """
+    _run("squeue", words, name, user, namespace, context)
+
+
+def sinfo(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """List partitions and nodes, for example: `seltzer sinfo demo --Node`
+
+    All words after the cluster's name are sinfo's; ours come before it.
+    """
+    _run("sinfo", words, name, user, namespace, context)
+
+
+def scontrol(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Look at details and change them, for example: `seltzer scontrol demo show job 42`
+
+    What only an administrator may do needs `--user root`, before the cluster's name. All words after it are scontrol's.
+    """
+    _run("scontrol", words, name, user, namespace, context)
+
+
+def scancel(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Cancel jobs, for example: `seltzer scancel demo 42`
+
+    All words after the cluster's name are scancel's; ours come before it.
+    """
+    _run("scancel", words, name, user, namespace, context)
+
+
+def shell(
+    name: Cluster,
+    /,
+    *words: Words,
+    user: User = DEFAULT_USER,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Open a shell on a login pod, or run any command there: `seltzer shell demo sacct --allusers`"""
+    login_shell = ["sh", "-c", 'exec "$SHELL" -l']
+    _run_command(list(words) or login_shell, name, user, namespace, context)
+
+
+def hand_over(words: Sequence[str]) -> list[str]:
+    """The words of one of these verbs, with a `--` behind the cluster's name: from there on they aren't ours.
+
+    Raises where an option before the name isn't one of ours: it is surely Slurm's.
+    """
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        option, equals, _ = words[at].partition("=")
+        if option in ("--help", "-h"):
+            return list(words[: at + 1])
+        if option not in _OURS and words[at][:2] != "-n":
+            raise CycloptsError(msg=f"{words[at]} comes before the cluster's name; Slurm's options come after it")
+        at += 1 if equals or option not in _OURS else 2
+    if at >= len(words):
+        return list(words)
+    return [*words[: at + 1], "--", *words[at + 1 :]]
+
+
+def script_at(words: Sequence[str]) -> int | None:
+    """Which of sbatch's words is the script: the first that is neither an option nor an option's value."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return at + 1 if at + 1 < len(words) else None
+        if not word.startswith("-") or word == "-":
+            return at
+        at += 2 if _takes_next(word) else 1
+    return None
+
+
+def _takes_next(option: str) -> bool:
+    if option.startswith("--"):
+        return "=" not in option and option[2:] not in _BARE.split()
+    for position, letter in enumerate(option[1:], 2):
+        if letter not in _BARE_LETTERS:
+            return position == len(option)  # its value is the rest of the word, or the next one
+    return False
+
+
+def _run(
+    command: str, words: Sequence[str], name: str, user: str, namespace: str | None, context: str | None
+) -> NoReturn:
+    _run_command([command, *words], name, user, namespace, context)
+
+
+def _run_command(
+    command: Sequence[str],
+    name: str,
+    user: str,
+    namespace: str | None,
+    context: str | None,
+    *,
+    stdin: Path | None = None,
+) -> NoReturn:
+    place = kube.locate(namespace, context)
+    cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
+    if note := hindrance(cluster):
+        print(note, file=sys.stderr)
+    kubectl.enter(
+        place, f"deployment/{names.login(cluster)}", "login", ["sh", "-c", _BECOME, user, *command], stdin=stdin
+    )
+
+
+def hindrance(cluster: SlurmCluster) -> str:
+    """Why Slurm may not answer, for a person who wonders; empty where it should. Raises where nobody can log in."""
+    name = cluster.metadata.name
+    if cluster.spec.login.replicas == 0:
+        raise SeltzerError(
+            f"{name} has no login pods, since its spec.login.replicas is 0; set it to 1 or more with "
+            f"'kubectl edit slurmcluster {name}'"
+        )
+    known = {each.type: each for each in cluster.status.conditions}
+    if not known:
+        raise SeltzerError(f"the operator hasn't made {name} yet; see 'seltzer status {name}'")
+    untrue = (
+        known[kind] for kind in ("LoginReady", "ControllerReady") if kind in known and known[kind].status != "True"
+    )
+    return next((f"note: {name} isn't ready: {each.message} ({each.reason})" for each in untrue), "")

@@ -1,0 +1,262 @@
+"""Do what a plan asks for: side by side, each on its own, so that one that fails holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seltzer.api.labels import FINALIZER
+from seltzer.controllers import metrics, resources
+from seltzer.controllers.children import Children
+from seltzer.controllers.link import Link
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from seltzer.kube.resource import HasMeta, Resource
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    CreatePods,
+    Delete,
+    DeletePods,
+    DeleteRecords,
+    DownNodes,
+    DrainNodes,
+    Goner,
+    KillJobs,
+    MarkNodes,
+    OnSlurm,
+    Poke,
+    ResumeNodes,
+    SetFinalizer,
+)
+from seltzer.slurm.client import Outcome, SlurmClient
+
+logger = logging.getLogger(__name__)
+
+# Pods wait for what they mount, and longer each time they don't find it: it has to be there first.
+_WORKLOADS = frozenset({"Deployment", "Pod"})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be done, and why."""
+
+    action: Action
+    message: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a plan's actions."""
+
+    done: tuple[Action, ...]
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The object that a plan is about."""
+
+    resource: Resource[Any]
+    item: HasMeta
+
+
+class Actor:
+    """Does actions for one subject."""
+
+    def __init__(
+        self,
+        client: Client,
+        children: Children,
+        subject: Subject,
+        link: Link | None = None,
+        make_pod: Callable[[str], Mapping[str, Any]] | None = None,
+        wrote_pod: Callable[[HasMeta], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._children = children
+        self._subject = subject
+        self._link = link
+        self._make_pod = make_pod
+        self._wrote_pod = wrote_pod
+
+    async def act(self, actions: Iterable[Action]) -> Done:
+        """Inputs first, then what uses them."""
+        done: list[Action] = []
+        failures: list[Failure] = []
+        for stage in _stages(actions):
+            answers = await asyncio.gather(*(self._one(action) for action in stage))
+            for action, message in zip(stage, answers, strict=True):
+                if message is None:
+                    done.append(action)
+                else:
+                    failures.append(Failure(action, message))
+        return Done(tuple(done), tuple(failures))
+
+    async def _one(self, action: Action) -> str | None:
+        """Why it could not be done, if so."""
+        kind = type(action).__name__
+        try:
+            await self._do(action)
+        except SeltzerError as error:
+            metrics.acted(kind, "failed")
+            logger.warning("%s: %s", kind, error, extra=self._extra(kind))
+            return str(error)
+        metrics.acted(kind, "done")
+        logger.info("%s", _summary(action), extra=self._extra(kind))
+        return None
+
+    def _extra(self, step: str) -> dict[str, str]:
+        metadata = self._subject.item.metadata
+        return {"object": f"{self._subject.resource.kind}/{metadata.namespace}/{metadata.name}", "step": step}
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case Apply(manifest):
+                resource = resources.BY_KIND[manifest["kind"]]
+                self._children.wrote(manifest, await self._client.apply(resource, manifest))
+            case Create(manifest):
+                await self._create(manifest)
+            case Delete(kind, namespace, name, uid):
+                await _if_there(self._client.delete(resources.BY_KIND[kind], name, namespace, uid=uid))
+            case CreatePods(names):
+                await self._create_pods(names)
+            case DeletePods(pods, ask):
+                await self._delete_pods(pods, ask)
+            case Poke(namespace, name, annotation, value):
+                patch = {"metadata": {"annotations": {annotation: value}}}
+                await _if_there(self._client.patch(resources.PODS, name, namespace, patch=patch))
+            case SetFinalizer(present):
+                await self._set_finalizer(present)
+            case _:
+                await self._on_slurm(action)
+
+    async def _create(self, manifest: Mapping[str, Any]) -> None:
+        resource = resources.BY_KIND[manifest["kind"]]
+        with contextlib.suppress(AlreadyExists):  # it was made before, by us: the answer was lost
+            await self._client.create(resource, manifest, manifest["metadata"]["namespace"])
+
+    async def _create_pods(self, names: Sequence[str]) -> None:
+        """One first: if that is refused, a thousand more would be as well."""
+        await self._create_pod(names[0])
+        answers = await asyncio.gather(*map(self._create_pod, names[1:]), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _create_pod(self, name: str) -> None:
+        assert self._make_pod
+        try:
+            answer = await self._client.create(
+                resources.PODS, self._make_pod(name), self._subject.item.metadata.namespace
+            )
+        except AlreadyExists:
+            return
+        self._wrote_pod(answer)
+
+    async def _delete_pods(self, pods: Sequence[Goner], ask: bool) -> None:
+        if ask:
+            pods = await self._still_empty(pods)
+        namespace = self._subject.item.metadata.namespace
+        deletions = [
+            _if_there(
+                self._client.delete(
+                    resources.PODS, pod.name, namespace, uid=pod.uid, resource_version=pod.resource_version or None
+                )
+            )
+            for pod in pods
+        ]
+        for answer in await asyncio.gather(*deletions, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                raise answer
+
+    async def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
+        """Those whose nodes have no job right now. Seconds may have passed since the plan's view of Slurm."""
+        view = await self._link.fresh() if self._link else None
+        if view is None:
+            raise SeltzerError("Slurm can't be asked whether jobs are on them, so no pod is deleted")
+        known = {pod.name: view.nodes.get(pod.name) for pod in pods}
+        return [pod for pod in pods if (node := known[pod.name]) is None or slurm_nodes.is_empty(node)]
+
+    async def _set_finalizer(self, present: bool) -> None:
+        metadata = self._subject.item.metadata
+        others = [each for each in metadata.finalizers if each != FINALIZER]
+        # Onto this very version only: somebody else's finalizer must not get lost.
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata.resource_version,
+                "finalizers": [*others, FINALIZER] if present else others,
+            }
+        }
+        call = self._client.patch(self._subject.resource, metadata.name, metadata.namespace, patch=patch)
+        await _if_there(call)
+
+    async def _on_slurm(self, action: OnSlurm) -> None:
+        if self._link is None:
+            raise SeltzerError("Slurm can't be asked")
+        call = _call(action)
+        outcome = await self._link.write(type(action).__name__, call)
+        if outcome is not None and outcome.failed:
+            name, why = next(iter(sorted(outcome.failed.items())))
+            more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
+            raise SeltzerError(f"{name}{more}: {why}")
+
+
+def _call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]:
+    match action:
+        case DrainNodes(names, reason):
+            return lambda slurm: slurm.drain(names, reason)
+        case ResumeNodes(names):
+            return lambda slurm: slurm.resume(names)
+        case DownNodes(names, reason):
+            return lambda slurm: slurm.down(names, reason)
+        case KillJobs(names):
+            return lambda slurm: slurm.kill_jobs(names)
+        case MarkNodes(names, comment):
+            return lambda slurm: slurm.comment(names, comment)
+        case DeleteRecords(names):
+            return lambda slurm: slurm.delete(names)
+
+
+def _stages(actions: Iterable[Action]) -> list[list[Action]]:
+    """Inputs, then workloads; the finalizer is removed last of all."""
+    inputs: list[Action] = []
+    workloads: list[Action] = []
+    last: list[Action] = []
+    for action in actions:
+        if isinstance(action, SetFinalizer) and not action.present:
+            last.append(action)
+        elif isinstance(action, Apply | Create) and action.manifest["kind"] in _WORKLOADS:
+            workloads.append(action)
+        else:
+            inputs.append(action)
+    return [stage for stage in (inputs, workloads, last) if stage]
+
+
+async def _if_there(call: Awaitable[Any]) -> None:
+    """What is gone, or no longer what it was, needs nothing from us; the next pass looks at what there is now."""
+    try:
+        await call
+    except (NotFound, Conflict) as error:
+        logger.debug("skipped: %s", error)
+
+
+def _summary(action: Action) -> str:
+    match action:
+        case Apply(manifest) | Create(manifest):
+            return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
+        case _:
+            return str(action)[:300]
+
+
+def refused(failures: Sequence[Failure]) -> KubeError | SeltzerError:
+    """One error that tells of all."""
+    more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+    return SeltzerError(f"{failures[0].message}{more}")

@@ -1,0 +1,68 @@
+"""Which of the objects that we keep so aren't so: missing, changed by us, or changed by somebody else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from seltzer.controllers.world import World
+from seltzer.kube.resource import HasMeta, Key
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Applied:
+    digest: str
+    version: int
+    fingerprint: str
+
+
+class Children:
+    """Remembers what was applied, in memory only: a new leader applies everything once, which changes nothing."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._applied: dict[tuple[str, Key], _Applied] = {}
+
+    def drifted(self, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+        """Those that have to be applied."""
+        return tuple(manifest for manifest in manifests if not self._is_so(manifest))
+
+    def absent(self, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+        """Those of which no object is there."""
+        return tuple(each for each in manifests if self._world.stores[each["kind"]].get(_key(each)) is None)
+
+    def wrote(self, manifest: Manifest, answer: HasMeta) -> None:
+        """The server's answer to an apply."""
+        applied = _Applied(_digest(manifest), int(answer.metadata.resource_version), _fingerprint(answer))
+        self._applied[manifest["kind"], _key(manifest)] = applied
+
+    def _is_so(self, manifest: Manifest) -> bool:
+        applied = self._applied.get((manifest["kind"], _key(manifest)))
+        if applied is None or applied.digest != _digest(manifest):
+            return False
+        store = self._world.stores[manifest["kind"]]
+        if not store.reached(str(applied.version)):
+            return True  # what the store has is older than our own write
+        found = store.get(_key(manifest))
+        if found is None:
+            return False
+        return int(found.metadata.resource_version) <= applied.version or _fingerprint(found) == applied.fingerprint
+
+
+def _key(manifest: Manifest) -> Key:
+    return Key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+
+
+def _digest(manifest: Manifest) -> str:
+    return hashlib.sha256(msgspec.json.encode(manifest, order="sorted")).hexdigest()
+
+
+def _fingerprint(item: HasMeta) -> str:
+    """Changes when somebody changes what we set: the generation where there is one, so a new status is no change."""
+    return f"generation {item.metadata.generation}" if item.metadata.generation else item.metadata.resource_version

@@ -1,0 +1,174 @@
+"""SlurmCluster: observe, plan, act, report."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from seltzer.api.core import Deployment, Pod
+from seltzer.api.labels import CONFIG, CONTROLLER_POD, PHASE
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import cluster as build
+from seltzer.build import config, names
+from seltzer.build.images import Images
+from seltzer.build.merge import TemplateRefused
+from seltzer.controllers import members, resources
+from seltzer.controllers.act import Actor, Subject, refused
+from seltzer.controllers.children import Children, Manifest
+from seltzer.controllers.link import Link, Links, Secrets
+from seltzer.controllers.report import now, report
+from seltzer.controllers.world import World
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.kube.controller import After, Done, Outcome
+from seltzer.kube.events import Recorder
+from seltzer.kube.resource import Key, key_of
+from seltzer.plan import cluster as plan
+from seltzer.plan import cluster_status
+from seltzer.plan.actions import Delete
+from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Candidate, Observation
+
+
+class ClusterController:
+    """Makes SlurmClusters so."""
+
+    def __init__(
+        self, client: Client, world: World, children: Children, links: Links, recorder: Recorder, images: Images
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._children = children
+        self._links = links
+        self._recorder = recorder
+        self._images = images
+
+    async def reconcile(self, key: Key) -> Outcome:
+        cluster = self._world.clusters.get(key)
+        if cluster is None:
+            await self._links.close(key)
+            return Done()
+        link = self._link(cluster)
+        seen = self._observe(cluster, link)
+        decision = plan.decide(seen)
+        subject = Subject(resources.CLUSTERS, cluster)
+        done = await Actor(self._client, self._children, subject, link).act(decision.actions)
+        failures = [failure.message for failure in done.failures]
+        status = cluster_status.status(seen, decision, failures, now())
+        told = cluster_status.happenings(cluster, status, seen, decision)
+        await report(self._client, self._recorder, resources.CLUSTERS, cluster, status, told)
+        if done.failures:
+            raise refused(done.failures)
+        # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
+        waiting = plan.deleted(cluster) and seen.slurmds > 0
+        return After(5.0) if waiting else Done()
+
+    def _link(self, cluster: SlurmCluster) -> Link | None:
+        """From when there is somebody to ask: whoever asks earlier waits for ten seconds."""
+        key = key_of(cluster)
+        if link := self._links.get(key):
+            return link
+        lease = self._world.leases.get(Key(key.namespace, names.controller(cluster)))
+        rest = self._world.deployments.get(Key(key.namespace, names.rest(cluster)))
+        running = lease is not None and lease.metadata.annotations.get(PHASE) == "running"
+        if not running or rest is None or not rest.status.ready_replicas or self._jwt_key(cluster) is None:
+            return None
+        secrets = Secrets(lambda: self._jwt_key(cluster) or b"", lambda: self._holder(cluster))
+        return self._links.open(cluster, secrets)
+
+    def _holder(self, cluster: SlurmCluster) -> str:
+        """The pod that is the controller."""
+        lease = self._world.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
+        return (lease.spec.holder_identity or "") if lease else ""
+
+    def _jwt_key(self, cluster: SlurmCluster) -> bytes | None:
+        secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
+        data = secret.data.get(names.JWT_KEY) if secret else None
+        return base64.b64decode(data) if data else None
+
+    def _observe(self, cluster: SlurmCluster, link: Link | None) -> Observation:
+        world, key = self._world, key_of(cluster)
+        nodesets = members.of(world, key)
+        active = world.config_maps.get(Key(key.namespace, names.config(cluster)))
+        candidate, refusal = self._candidate(cluster, active.data if active else {})
+        drifted: tuple[Manifest, ...] = ()
+        try:
+            drifted = self._children.drifted(build.applied(cluster, self._images, nodesets))
+        except TemplateRefused as error:
+            candidate, refusal = None, str(error)
+        deployments = self._deployments(cluster)
+        controller = deployments.get(CONTROLLER)
+        pods = world.pods.by("cluster", str(key))
+        return Observation(
+            cluster=cluster,
+            candidate=candidate,
+            refusal=refusal,
+            active=active.metadata.annotations.get(CONFIG) if active else None,
+            pod=build.controller_pod(cluster, self._images) if candidate else "",
+            active_pod=controller.metadata.annotations.get(CONTROLLER_POD, "") if controller else None,
+            drifted=drifted,
+            absent=self._absent(cluster),
+            deployments=deployments,
+            pods={each: _of_component(pods, each) for each in (CONTROLLER, REST, LOGIN)},
+            trials=_of_component(pods, "trial"),
+            leftovers=self._leftovers(key),
+            claim=world.claims.get(Key(key.namespace, names.controller(cluster))),
+            lease=world.leases.get(Key(key.namespace, names.controller(cluster))),
+            slurm=members.slurm(world, key, link, with_our_writes=False),
+            failure=link.failure if link else "",
+            jobs=link.jobs if link else None,
+            slurmds=len(_of_component(pods, "slurmd")),
+        )
+
+    def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
+        try:
+            rendered = config.render(cluster, members.of(self._world, key_of(cluster)))
+            candidate = Candidate(
+                digest=rendered.digest,
+                trusted=rendered.trusted,
+                trial_id=build.trial_id(cluster, rendered, self._images),
+                config_map=build.config_map(cluster, rendered),
+                trial=tuple(build.trial(cluster, rendered, self._images)),
+                restarts=config.restart_keys(active, rendered.files) if active else (),
+            )
+        except SeltzerError as error:
+            return None, str(error)
+        return candidate, ""
+
+    def _absent(self, cluster: SlurmCluster) -> tuple[Manifest, ...]:
+        """What is made once and then stays: keys too, since new ones would lock out whoever has the old."""
+        wanted = build.created_once(cluster)
+        namespace = cluster.metadata.namespace
+        if self._world.secrets.get(Key(namespace, names.keys(cluster))) is None:
+            wanted.append(build.keys(cluster, os.urandom(1024), os.urandom(32)))
+        if self._world.secrets.get(Key(namespace, names.login(cluster))) is None:
+            wanted.append(build.host_key(cluster, _host_key()))
+        return self._children.absent(wanted)
+
+    def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
+        wanted = {CONTROLLER: names.controller(cluster), REST: names.rest(cluster), LOGIN: names.login(cluster)}
+        found = {
+            each: self._world.deployments.get(Key(cluster.metadata.namespace, name)) for each, name in wanted.items()
+        }
+        return {each: deployment for each, deployment in found.items() if deployment is not None}
+
+    def _leftovers(self, key: Key) -> tuple[Delete, ...]:
+        return tuple(
+            Delete("ConfigMap", each.metadata.namespace, each.metadata.name, each.metadata.uid)
+            for each in self._world.config_maps.by("cluster", str(key))
+            if each.metadata.labels.get(names.COMPONENT) == "trial"
+        )
+
+
+def _of_component(pods: list[Pod], component: str) -> tuple[Pod, ...]:
+    return tuple(pod for pod in pods if pod.metadata.labels.get(names.COMPONENT) == component)
+
+
+def _host_key() -> bytes:
+    """A new host key of sshd, in OpenSSH's own form."""
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )

@@ -1,0 +1,77 @@
+"""A cluster's NodeSets, as both controllers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seltzer.api.labels import EPOCH
+from seltzer.api.nodeset import NodeSet
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import names
+from seltzer.controllers.link import Link
+from seltzer.controllers.world import World
+from seltzer.kube.resource import Key, key_of
+from seltzer.plan import membership
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.membership import Verdict
+from seltzer.plan.removal import Slurm
+from seltzer.slurm import conf
+
+# A cluster that is being deleted and whose Slurm hasn't answered for so long has lost it.
+GONE_AFTER = 300.0
+
+
+def verdicts(world: World, key: Key) -> Mapping[Key, Verdict]:
+    """On each NodeSet that refers to a cluster."""
+    cluster = world.clusters.get(key)
+    nodesets = world.nodesets.by("cluster", str(key))
+    return membership.verdicts(cluster, nodesets, _max_nodes(cluster) if cluster else membership.MAX_NODES)
+
+
+def of(world: World, key: Key) -> list[NodeSet]:
+    """The NodeSets that are members of a cluster."""
+    known = verdicts(world, key)
+    return [each for each in world.nodesets.by("cluster", str(key)) if known[key_of(each)].member]
+
+
+def _max_nodes(cluster: SlurmCluster) -> int:
+    try:
+        setting = conf.parse(cluster.spec.config.get("slurm.conf", "")).get("MaxNodeCount")
+        return int(setting) if setting else membership.MAX_NODES
+    except (conf.ConfError, ValueError):
+        return membership.MAX_NODES  # the configuration is refused elsewhere, with the reason
+
+
+def slurm(world: World, key: Key, link: Link | None, *, with_our_writes: bool = True) -> Slurm:
+    """What is known of a cluster's Slurm; to decide on it, it must have what we wrote, to tell of it need not."""
+    view = (link.view if with_our_writes else link.cache.view) if link else None
+    if view is not None:
+        return Slurm(view.nodes, view.statistics.now)
+    return Slurm(None, gone=_is_gone(world, key, link))
+
+
+def _is_gone(world: World, key: Key, link: Link | None) -> bool:
+    """Whether there is certainly no slurmctld, so that there is no job to lose. Three ways lead there:
+
+    1. There is no such cluster.
+    2. No controller has ever held its Lease, and none runs.
+    3. It is being deleted, and its Deployment is gone with all pods, or it hasn't answered for GONE_AFTER seconds.
+    """
+    cluster = world.clusters.get(key)
+    if cluster is None:
+        return True
+    name = Key(key.namespace, names.controller(cluster))
+    controllers = [
+        pod
+        for pod in world.pods.by("cluster", str(key))
+        if pod.metadata.labels.get(names.COMPONENT) == "slurmctld" and not kube_pods.finished(pod)
+    ]
+    lease = world.leases.get(name)
+    never_held = lease is None or (not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations)
+    if never_held and not any(kube_pods.ready(pod) for pod in controllers):
+        return True
+    if cluster.metadata.deletion_timestamp is None:
+        return False
+    if world.deployments.get(name) is None and not controllers:
+        return True
+    return link is not None and link.unknown_for >= GONE_AFTER

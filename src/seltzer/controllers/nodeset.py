@@ -1,0 +1,183 @@
+"""NodeSet: observe, plan, act, report."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping
+
+from seltzer.api.core import Pod
+from seltzer.api.nodeset import NodeSet, NodeSetStatus
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import names
+from seltzer.build import nodeset as build
+from seltzer.build.images import Images
+from seltzer.controllers import members, metrics, resources
+from seltzer.controllers.act import Actor, Subject, refused
+from seltzer.controllers.children import Children
+from seltzer.controllers.link import Link, Links
+from seltzer.controllers.report import now, report
+from seltzer.controllers.world import World
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.kube.controller import After, Done, Outcome
+from seltzer.kube.events import Recorder
+from seltzer.kube.resource import Key, key_of
+from seltzer.kube.writes import Writes
+from seltzer.plan import nodeset as plan
+from seltzer.plan import nodeset_status
+from seltzer.plan.actions import Action, Apply, CreatePods, OnSlurm
+from seltzer.plan.membership import cluster_key
+from seltzer.plan.nodeset import Decision, Observation
+from seltzer.slurm.errors import SlurmError
+
+# How soon to look again at what was just written.
+_AT_ONCE = 0.02
+_SOON = 0.5
+
+
+class NodeSetController:
+    """Makes NodeSets so."""
+
+    def __init__(
+        self, client: Client, world: World, children: Children, links: Links, recorder: Recorder, images: Images
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._children = children
+        self._links = links
+        self._recorder = recorder
+        self._images = images
+        self._writes = Writes(world.pods)
+
+    async def reconcile(self, key: Key) -> Outcome:
+        nodeset = self._world.nodesets.get(key)
+        if nodeset is None:
+            return Done()
+        if not self._writes.are_read(key):
+            return After(_AT_ONCE)
+        link = self._links.get(cluster_key(nodeset))
+        if link and not await _has_read_its_writes(link):
+            return After(_SOON)
+        seen = await self._observe(nodeset, link)
+        decision = plan.decide(seen)
+        done = await self._actor(nodeset, link).act([*self._support(nodeset, decision), *decision.actions])
+        failures = [failure.message for failure in done.failures]
+        status = nodeset_status.status(seen, decision, failures, now())
+        told = nodeset_status.happenings(nodeset, status, done.done)
+        await report(self._client, self._recorder, resources.NODESETS, nodeset, status, told)
+        self._pace(key, link, decision, status)
+        if done.failures:
+            raise refused(done.failures)
+        if link and any(isinstance(action, OnSlurm) for action in done.done):
+            return After(_AT_ONCE if await link.fresh() else _SOON)
+        return After(1.0) if decision.timed else Done()
+
+    def _actor(self, nodeset: NodeSet, link: Link | None) -> Actor:
+        cluster = self._world.clusters.get(cluster_key(nodeset))
+        key = key_of(nodeset)
+
+        def make(name: str) -> Mapping[str, object]:
+            assert cluster, "no pod is planned for a cluster that isn't there"
+            return build.pod(nodeset, cluster, self._images, name)
+
+        subject = Subject(resources.NODESETS, nodeset)
+        wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
+        return Actor(self._client, self._children, subject, link, make, wrote)
+
+    async def _observe(self, nodeset: NodeSet, link: Link | None) -> Observation:
+        world, key, where = self._world, key_of(nodeset), cluster_key(nodeset)
+        cluster = world.clusters.get(where)
+        template, refusal = self._template(nodeset, cluster)
+        slurm = members.slurm(world, where, link)
+        pods = tuple(pod for pod in world.pods.by("nodeset", str(key)) if _is_owned(pod, nodeset))
+        seen = Observation(
+            nodeset=nodeset,
+            verdict=members.verdicts(world, where)[key],
+            pods=pods,
+            template=template,
+            refusal=refusal,
+            slurm=slurm,
+            now=time.time(),
+            closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
+        )
+        return await self._with_jobs(await _with_deadlines(seen, link), link)
+
+    async def _with_jobs(self, seen: Observation, link: Link | None) -> Observation:
+        """Add what waiting jobs need, where a record or the whole NodeSet is about to go."""
+        if link is None or seen.slurm.nodes is None:
+            return seen
+        if any(not node.occupied for node in plan.orphaned(seen)):
+            seen = dataclasses.replace(seen, named=await link.named())
+        if plan.deleted(seen.nodeset) and not seen.pods:
+            partition = self._ending(seen.nodeset)
+            seen = dataclasses.replace(seen, queued=await link.queued(partition) if partition else 0)
+        return seen
+
+    def _ending(self, nodeset: NodeSet) -> str:
+        """The partition that goes with this NodeSet, if no other one is in it."""
+        name = nodeset_status.partition(nodeset)
+        others = [
+            each
+            for each in members.of(self._world, cluster_key(nodeset))
+            if each.metadata.uid != nodeset.metadata.uid and not plan.deleted(each)
+        ]
+        return "" if any(nodeset_status.partition(each) == name for each in others) else name
+
+    def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
+        if cluster is None:
+            return None, "there is no such SlurmCluster"
+        try:
+            return build.template(nodeset, cluster, self._images), ""
+        except SeltzerError as error:
+            return None, str(error)
+
+    def _support(self, nodeset: NodeSet, decision: Decision) -> list[Action]:
+        """What pods in another namespace need: before the first of them, and as long as there are any."""
+        cluster = self._world.clusters.get(cluster_key(nodeset))
+        if cluster is None or not (decision.staying or any(isinstance(each, CreatePods) for each in decision.actions)):
+            return []
+        secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
+        data = secret.data.get(names.SLURM_KEY) if secret else None
+        if data is None:
+            return []
+        manifests = build.support(nodeset, cluster, base64.b64decode(data))
+        return [Apply(manifest) for manifest in self._children.drifted(manifests)]
+
+    def _pace(self, key: Key, link: Link | None, decision: Decision, status: NodeSetStatus) -> None:
+        """Ask Slurm every second while something is about to happen there."""
+        metrics.draining.labels(str(key)).set(len(decision.removal.busy))
+        if link:
+            arriving = status.ready_replicas < decision.target
+            link.cache.busy(f"nodeset {key}", arriving or bool(decision.removal.busy) or bool(decision.replacing))
+
+
+async def _has_read_its_writes(link: Link) -> bool:
+    """Whether what is known of Slurm has all that we wrote; unknown altogether is another matter, told by the plan."""
+    if link.view is not None or link.cache.view is None:
+        return True
+    return await link.fresh() is not None
+
+
+def _is_owned(pod: Pod, nodeset: NodeSet) -> bool:
+    """Ours, and not of an earlier NodeSet of this name, nor made by hand with our labels."""
+    return any(owner.uid == nodeset.metadata.uid for owner in pod.metadata.owner_references)
+
+
+async def _with_deadlines(seen: Observation, link: Link | None) -> Observation:
+    """Add when nodes will be free, if some of them have to go and it matters which."""
+    nodes = seen.slurm.nodes
+    target = seen.nodeset.spec.replicas
+    if link is None or nodes is None or not 0 < target < len(seen.pods):
+        return seen
+    names_ = [pod.metadata.name for pod in seen.pods]
+    busy = [name for name in names_ if name in nodes and nodes[name].occupied]
+    open_ = [name for name in busy if not nodes[name].drained]
+    if len(names_) - len(open_) >= len(names_) - target:
+        return seen
+    with contextlib.suppress(SlurmError):
+        free_in = await link.free_in(open_)
+        return dataclasses.replace(seen, free_in=free_in)
+    return seen

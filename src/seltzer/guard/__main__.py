@@ -1,0 +1,48 @@
+"""`python3 -m seltzer.guard run` looks after slurmctld; `try` tells whether it starts with a configuration."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from seltzer.guard import log
+from seltzer.guard.processes import Processes
+from seltzer.guard.settings import Places, Times, from_environment
+
+
+def main(words: list[str]) -> int:
+    if words == ["run"]:
+        return _run()
+    if words == ["try"]:
+        from seltzer.guard import trial
+
+        return trial.run(Places(), Times(), Processes())
+    log.say("usage: python3 -m seltzer.guard run|try")
+    return 2
+
+
+def _run() -> int:
+    # What one of the two commands doesn't need, it doesn't wait for.
+    from seltzer.guard import jobs
+    from seltzer.guard.api import in_cluster
+    from seltzer.guard.supervisor import Supervisor
+
+    try:
+        settings = from_environment(os.environ)
+        api = in_cluster(os.environ, settings.times.api)
+    except KeyError as error:
+        log.say(f"the environment lacks {error.args[0]}")
+        return 2
+    except ValueError as error:
+        log.say(str(error))
+        return 2
+    processes = Processes()
+    try:
+        jobs.serve(settings, processes)
+    except OSError as error:
+        log.say(f"nobody can ask for jobs here: {error}")  # a pity, but no reason not to run slurmctld
+    return Supervisor(settings, api, processes).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""The fence: slurmctld keeps its state in `epoch-N`, and whoever comes next renames that to `epoch-N+1`.
+
+From that moment the one before, cut off, frozen or slow, can save and acknowledge nothing: the path that it knows is
+gone. No clock and no API server is needed for that. A name is looked for before the Lease is looked at, so whoever
+slept in between, and lost the Lease meanwhile, finds that the name is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_NAME = re.compile(r"epoch-([1-9][0-9]{0,17})")
+# Not `.new`: those are Slurm's half-written files.
+_MARKER = "seltzer.first-reconfigure"
+
+
+class Blocked(Exception):
+    """The state isn't as we would have left it. A person has to look at it."""
+
+
+class Overtaken(Exception):
+    """Somebody else changed the state while we were about to: the Lease isn't ours, or won't be for long."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The state directory that we made ours."""
+
+    path: Path
+    number: int
+    inode: tuple[int, int]
+
+    def ours(self) -> bool:
+        """Whether it still has its name, so that slurmctld can save its state. Raises OSError if that can't be seen."""
+        try:
+            # NFS believes what it knows about names for half a minute, unless their folder is opened.
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                found = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
+            finally:
+                os.close(folder)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == self.inode
+
+    def link(self, link: Path) -> None:
+        """Make it StateSaveLocation without its changing name: slurmds complain of a slurm.conf that isn't theirs.
+
+        It fences all the same, since the link leads to the name.
+        """
+        half = link.with_name(f"{link.name}.half")
+        half.unlink(missing_ok=True)
+        half.symlink_to(self.path)
+        half.rename(link)
+
+    def owe_reconfigure(self) -> None:
+        """Write down, before the first start, that a new cluster needs one reconfigure.
+
+        Until then a crash would leave accounting without a file that slurmctld doesn't start without.
+        """
+        if not (self.path / "job_state").exists():
+            (self.path / _MARKER).touch()
+            _sync(self.path)
+
+    @property
+    def owes_reconfigure(self) -> bool:
+        return (self.path / _MARKER).exists()
+
+    def reconfigured(self) -> None:
+        with suppress(OSError):  # then it is done once more the next time, which harms nobody
+            (self.path / _MARKER).unlink()
+
+
+def begin(state: Path, leading: Callable[[], bool]) -> Epoch:
+    """Fence off everybody before us. Raises Blocked, Overtaken or OSError, and then nothing was started.
+
+    `leading` says whether we hold the Lease for sure.
+    """
+    found = _epochs(state)
+    if len(found) > 1:
+        names = ", ".join(f"epoch-{number}" for number in found)
+        raise Blocked(f"{state} has {names}, but one cluster has one state: keep the right one, move the others away")
+    if not leading():
+        raise Overtaken("the Lease has to be renewed first")
+    path = _rename(state, found[0]) if found else _make(state)
+    _sync(state)
+    for left in path.glob("*.new"):
+        left.unlink(missing_ok=True)
+    status = path.stat()
+    return Epoch(path, int(path.name.partition("-")[2]), (status.st_dev, status.st_ino))
+
+
+def _rename(state: Path, number: int) -> Path:
+    path = state / f"epoch-{number + 1}"
+    try:
+        (state / f"epoch-{number}").rename(path)
+    except FileNotFoundError:
+        raise Overtaken(f"somebody else renamed epoch-{number}") from None
+    return path
+
+
+def _make(state: Path) -> Path:
+    path = state / "epoch-1"
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        raise Overtaken("somebody else made epoch-1") from None
+    # Whoever slept before the mkdir may have made a second state beside one that has been renamed meanwhile.
+    if len(_epochs(state)) > 1:
+        path.rmdir()
+        raise Overtaken("somebody else made and renamed epoch-1")
+    return path
+
+
+def _epochs(state: Path) -> list[int]:
+    return sorted(int(match[1]) for file in state.iterdir() if (match := _NAME.fullmatch(file.name)))
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

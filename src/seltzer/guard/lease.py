@@ -1,0 +1,172 @@
+"""Who may run slurmctld, and the telling of it: the Lease with our report, and the EndpointSlice with our address.
+
+The Lease only elects. Nothing is unsafe when two believe to hold it, since the epoch fences, so a holder that can't
+reach the API server simply goes on. It stops when it sees another holder.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+from seltzer.guard import log
+from seltzer.guard.api import Api, ApiError, Conflict, Json
+from seltzer.guard.report import Report, now
+from seltzer.guard.settings import Settings
+
+
+class Keeper:
+    """A thread that wins the Lease, renews it, and gives it back at the end.
+
+    `term` is 0 while it isn't ours, and another number each time that it was won.
+    """
+
+    def __init__(self, api: Api, settings: Settings, wake: Callable[[], None]) -> None:
+        self.report = Report(self._hurry)
+        self._api = api
+        self._settings = settings
+        self._times = settings.times
+        self._wake = wake
+        base = f"/namespaces/{settings.namespace}"
+        self._lease = f"/apis/coordination.k8s.io/v1{base}/leases/{settings.lease}"
+        self._slice = f"/apis/discovery.k8s.io/v1{base}/endpointslices/{settings.endpointslice}"
+        self._won = 0
+        self._held = False
+        self._version = ""
+        self._renewed = -math.inf  # when the last renewal that succeeded was sent
+        self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
+        self._announced = -math.inf  # when the EndpointSlice last had our address
+        self._trouble = ""
+        self._again = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def term(self) -> int:
+        return self._won if self._held else 0
+
+    def sure(self) -> bool:
+        """Whether nobody else can have it now: others wait for its whole duration since our last renewal."""
+        return self._held and time.monotonic() - self._renewed < self._times.lease / 2
+
+    def renounce(self) -> None:
+        """Not ours any more, whatever the Lease says: the epoch is somebody else's. We run for it again."""
+        self._held = False
+        self._again.set()
+
+    def end(self) -> None:
+        """Give it back, if it is ours, so that the next one needn't wait. Returns soon, also when that fails."""
+        self._ending.set()
+        self._again.set()
+        self._thread.join(2 * self._times.api + 1)
+
+    def _hurry(self) -> None:
+        if self._held:
+            self._again.set()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._attempt(self._renew if self._held else self._run_for_it)
+            if self._held and not self._ending.is_set():
+                self._attempt(self._announce)
+            self._again.wait(self._pause())
+            self._again.clear()
+        if self._held:
+            self._attempt(self._release)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # also for an answer that makes no sense: nobody else would renew the Lease
+            trouble = str(error) if isinstance(error, ApiError) else f"an unexpected answer ({error!r})"
+            if trouble != self._trouble:
+                log.say(f"the API server: {trouble}")
+            self._trouble = trouble
+        else:
+            self._trouble = ""
+
+    def _pause(self) -> float:
+        if self._held:
+            return self._times.lease / 5
+        return self._times.lease / 10
+
+    def _run_for_it(self) -> None:
+        """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
+        lease = self._api.get(self._lease)
+        version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
+        if version != self._seen[0]:
+            self._seen = (version, time.monotonic())
+        holder = spec.get("holderIdentity") or ""
+        mine = holder == self._settings.identity
+        lasts = spec.get("leaseDurationSeconds") or self._times.lease
+        if holder and not mine and time.monotonic() - self._seen[1] < lasts:
+            return
+        wanted = self._spec()
+        if not mine:
+            # The first to hold it took it over from nobody.
+            transitions = (spec.get("leaseTransitions") or 0) + 1 if spec.get("acquireTime") else 0
+            wanted |= {"acquireTime": wanted["renewTime"], "leaseTransitions": transitions}
+        try:
+            self._write(version, wanted)
+        except Conflict:
+            return  # somebody was faster
+        log.say(f"won the Lease {self._settings.lease}" + (f" from {holder}" if holder and not mine else ""))
+        self._announced = -math.inf
+        self._won += 1
+        self._held = True
+        self._wake()
+
+    def _renew(self) -> None:
+        try:
+            self._write(self._version, self._spec())
+        except Conflict:
+            # 1. Somebody took it. 2. Somebody annotated it, or made it anew. 3. We did: the answer didn't reach us.
+            lease = self._api.get(self._lease)
+            holder = (lease.get("spec") or {}).get("holderIdentity") or ""
+            if holder not in ("", self._settings.identity):
+                log.say(f"lost the Lease {self._settings.lease} to {holder}")
+                self._held = False
+                self._wake()
+                return
+            self._write(lease["metadata"]["resourceVersion"], self._spec())
+
+    def _spec(self) -> Json:
+        duration = max(1, math.ceil(self._times.lease))
+        return {"holderIdentity": self._settings.identity, "leaseDurationSeconds": duration, "renewTime": now()}
+
+    def _write(self, version: str, spec: Json) -> None:
+        """Onto this version only: of two who try, one gets a Conflict."""
+        sent = time.monotonic()
+        metadata = {"resourceVersion": version, "annotations": self.report.annotations()}
+        lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
+        self._version = lease["metadata"]["resourceVersion"]
+        self._renewed = sent
+
+    def _announce(self) -> None:
+        """Lead clients here. Looked at again now and then: a loser's late write may have come after ours."""
+        if time.monotonic() - self._announced < self._times.announce:
+            return
+        if self._announced == -math.inf or not self._is_announced(self._api.get(self._slice)):
+            address = {"addresses": [self._settings.address], "conditions": {"ready": True}}
+            places = self._settings.places
+            numbers = {"slurmctld": places.port, "guard": places.http_port}
+            ports = [{"name": name, "port": number, "protocol": "TCP"} for name, number in numbers.items()]
+            self._api.patch(self._slice, {"endpoints": [address], "ports": ports})
+        self._announced = time.monotonic()
+
+    def _is_announced(self, found: Json) -> bool:
+        return [each.get("addresses") for each in found.get("endpoints") or []] == [[self._settings.address]]
+
+    def _release(self) -> None:
+        try:
+            self._write(self._version, {"holderIdentity": ""})
+        except Conflict:
+            lease = self._api.get(self._lease)
+            if (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity:
+                self._write(lease["metadata"]["resourceVersion"], {"holderIdentity": ""})
+        self._held = False

@@ -1,0 +1,179 @@
+"""One life of slurmctld: from its start until it has ended, by itself or since something asked for it."""
+
+from __future__ import annotations
+
+import enum
+import math
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seltzer.guard import config, log
+from seltzer.guard.child import Child, Readiness
+from seltzer.guard.config import Config, Rollout
+from seltzer.guard.epoch import Epoch
+from seltzer.guard.processes import Processes
+from seltzer.guard.report import Report, now
+from seltzer.guard.settings import Settings
+from seltzer.guard.wake import Waker
+
+
+class Reason(enum.Enum):
+    """Why slurmctld has to end, or has ended."""
+
+    CRASHED = "it ended by itself"
+    CHANGED = "the configuration needs a new start"
+    STOPPED = "the pod ends"
+    LOST = "another one holds the Lease"
+    FENCED = "its state directory is gone"
+
+
+@dataclass(frozen=True)
+class World:
+    """What a life needs around it. `interrupted` names what forbids to go on, if anything does."""
+
+    settings: Settings
+    processes: Processes
+    waker: Waker
+    report: Report
+    rollout: Rollout
+    interrupted: Callable[[], Reason | None]
+
+
+class Life:
+    """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
+
+    def __init__(self, world: World, epoch: Epoch, chosen: Config) -> None:
+        self._world = world
+        self._times = world.settings.times
+        self._places = world.settings.places
+        self._epoch = epoch
+        self.config = chosen
+        self._started_with = chosen.restart
+        epoch.link(self._places.link)
+        epoch.owe_reconfigure()
+        self._write(chosen)
+        self.born = time.monotonic()
+        self._child = Child(
+            world.processes, [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
+        )
+        self._readiness = self._ask()
+        self._ready = False
+        self._ready_since = math.inf
+        self._asked_to_reconfigure = math.inf
+        self._settling = False  # in the one reconfigure of a new cluster
+        world.report.set(started=now())
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was ended by SIGKILL, which no configuration does."""
+        return self._child.code == -signal.SIGKILL
+
+    def obituary(self) -> str:
+        return self._child.obituary()
+
+    def verdict(self) -> str:
+        return self._child.verdict()
+
+    def run(self) -> Reason:
+        """See it through to its end."""
+        try:
+            reason = self._watch()
+            if reason is not Reason.CRASHED:
+                self._stop(reason)
+            return reason
+        except BaseException:
+            # Nothing of ours may cost a job: however wrong we are, slurmctld writes its state down.
+            self._stop(Reason.STOPPED)
+            raise
+        finally:
+            self._readiness.cancel()
+
+    def _watch(self) -> Reason:
+        while True:
+            self._world.waker.wait(self._times.tick)
+            self._world.processes.reap()
+            if self._child.code is not None:
+                return Reason.CRASHED
+            reason = self._world.interrupted() or self._attend()
+            if reason:
+                return reason
+
+    def _attend(self) -> Reason | None:
+        """What there is to do while all is well."""
+        if not self._ready and self._readiness.ready:
+            self._become_ready()
+        if not self._ready:
+            late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
+            return Reason.CHANGED if late and not self._child.renewed else None
+        if time.monotonic() - self._ready_since >= self._times.probation:
+            self._world.rollout.prove(self.config)
+        change = self._world.rollout.change(self.config)
+        if change is None:
+            self._tell()
+            return None
+        if change.restart != self._started_with:
+            log.say(f"configuration {change.digest[:10]} needs a new start")
+            return Reason.CHANGED
+        return self._reconfigure(change)
+
+    def _become_ready(self) -> None:
+        if self._settling:
+            self._settling = False
+            self._epoch.reconfigured()
+        elif self._epoch.owes_reconfigure:
+            log.say("a new cluster: one reconfigure")
+            self._settling = True
+            self._send_reconfigure()
+            return
+        self._ready = True
+        self._ready_since = time.monotonic()
+        log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
+        self._tell()
+
+    def _tell(self) -> None:
+        self._world.report.set("running", config=self.config.digest, message=self._world.rollout.complaint)
+
+    def _reconfigure(self, change: Config) -> Reason | None:
+        log.say(f"reconfigure to {change.digest[:10]}")
+        try:
+            self._write(change)
+        except OSError as error:
+            self._world.report.set(message=f"the new configuration can't be written: {error}")
+            return None
+        self.config = change
+        self._send_reconfigure()
+        return None
+
+    def _send_reconfigure(self) -> None:
+        self._ready = False
+        self._asked_to_reconfigure = time.monotonic()
+        self._child.reconfigure()
+        self._readiness = self._ask()
+
+    def _ask(self) -> Readiness:
+        return Readiness(self._child, self._places.port, self._times.probe, self._world.waker.wake)
+
+    def _write(self, chosen: Config) -> None:
+        config.write(chosen, self._places.etc, f"StateSaveLocation={self._places.link}\n")
+
+    def _stop(self, reason: Reason) -> None:
+        """End it, politely unless it is fenced, and wait until it is gone."""
+        log.say(f"ends slurmctld: {reason.value}")
+        if reason is Reason.STOPPED:
+            self._world.report.set("stopping")
+        patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)
+        killing = time.monotonic() + patience
+        if patience:
+            self._child.send(signal.SIGTERM)
+        killed = False
+        while self._child.code is None:
+            fenced = not killed and self._world.interrupted() is Reason.FENCED
+            if not killed and (fenced or time.monotonic() >= killing):
+                if patience and not fenced:
+                    log.say(f"slurmctld didn't end within {patience:.0f} s")
+                self._child.send(signal.SIGKILL)
+                killed = True
+            self._world.waker.wait(self._times.tick)
+            self._world.processes.reap()

@@ -1,0 +1,79 @@
+"""Where things are, how long they may take, and who we are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders and ports of the container."""
+
+    config: Path = Path("/etc/seltzer/config")
+    keys: Path = Path("/etc/seltzer/keys")
+    state: Path = Path("/var/spool/slurmctld")
+    link: Path = Path("/run/slurmctld-state")
+    etc: Path = Path("/etc/slurm")
+    verdict: Path = Path("/dev/termination-log")
+    slurmctld: tuple[str, ...] = ("slurmctld",)
+    squeue: str = "squeue"
+    port: int = 6817
+    trial_port: int = 6917
+    http_port: int = 6816
+
+
+@dataclass(frozen=True)
+class Times:
+    """All in seconds."""
+
+    tick: float = 0.2  # how often the fence and the configuration are looked at
+    probe: float = 0.05  # how often slurmctld is asked whether it is ready
+    api: float = 3.0  # for one call of the API server
+    lease: float = 5.0
+    announce: float = 10.0  # how often we see whether the EndpointSlice still says so
+    blocked: float = 1.0
+    backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+    steady: float = 60.0  # who was up for this long starts at the beginning of the back-off again
+    probation: float = 5.0  # a configuration is good when slurmctld has been up with it for this long
+    reconfigure: float = 60.0  # slurmctld is started anew if it hasn't begun to reconfigure by then
+    grace: float = 50.0  # from SIGTERM to SIGKILL
+    lost_grace: float = 5.0  # the same when another one leads: what is saved now is saved in vain
+    trial: float = 20.0
+    squeue: float = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Who we are, and what of Kubernetes is ours."""
+
+    namespace: str
+    lease: str
+    endpointslice: str
+    identity: str
+    address: str
+    places: Places = field(default_factory=Places)
+    times: Times = field(default_factory=Times)
+
+
+def from_environment(env: Mapping[str, str]) -> Settings:
+    """What the pod's manifest says. Raises KeyError or ValueError by the variable that is missing or wrong."""
+    return Settings(
+        namespace=env["SELTZER_NAMESPACE"],
+        lease=env["SELTZER_LEASE"],
+        endpointslice=env["SELTZER_ENDPOINTSLICE"],
+        identity=env["SELTZER_IDENTITY"],
+        address=env["SELTZER_ADDRESS"],
+        times=Times(lease=_seconds(env, "SELTZER_LEASE_DURATION", 5), grace=_seconds(env, "SELTZER_STOP_GRACE", 50)),
+    )
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        seconds = float(env.get(name) or default)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 86400:
+        raise ValueError(f"{name} has to be a number of seconds, more than 0 and less than a day")
+    return seconds

@@ -1,0 +1,143 @@
+"""What a plan can ask for. Each action may be done twice, or again after a crash: the outcome is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Manifest = Mapping[str, Any]
+
+# --- Kubernetes ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Make an object so (server-side apply)."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Create:
+    """Make an object that isn't there. One that is there stays as it is."""
+
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete this very object."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class CreatePods:
+    """Make the NodeSet's pods with these names."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Goner:
+    """A pod that is to be deleted, this very one and no other of its name."""
+
+    name: str
+    uid: str
+    # Set where only this very state of the pod is safe to delete: one that hasn't started, and might any moment.
+    resource_version: str = ""
+
+
+@dataclass(frozen=True)
+class DeletePods:
+    """Delete pods that no job can be on.
+
+    `ask` says that this is known from Slurm's nodes: right before the deletion Slurm is asked once more, and a pod
+    whose node isn't as it was (drained, without a job, or not registered) stays.
+    """
+
+    pods: tuple[Goner, ...]
+    ask: bool
+
+
+@dataclass(frozen=True)
+class Poke:
+    """Change an annotation of a pod, so that its kubelet looks after its volumes now and not in a minute."""
+
+    namespace: str
+    name: str
+    annotation: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SetFinalizer:
+    """Add our finalizer to the object that the plan is about, or remove it."""
+
+    present: bool
+
+
+# --- Slurm: each is one call, for any number of nodes -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DrainNodes:
+    """No new job on these nodes."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class ResumeNodes:
+    """Jobs may come again. Only for what we drained ourselves."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DownNodes:
+    """Take the jobs off these nodes; those that may are put back into the queue."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class KillJobs:
+    """End the jobs on these nodes."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MarkNodes:
+    """Write a comment into these records. slurmctld saves a record that was changed, so it survives a crash."""
+
+    names: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True)
+class DeleteRecords:
+    """Remove these nodes from Slurm; their pods are gone."""
+
+    names: tuple[str, ...]
+
+
+OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | DeleteRecords
+OnKubernetes = Apply | Create | Delete | CreatePods | DeletePods | Poke | SetFinalizer
+Action = OnKubernetes | OnSlurm
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An Event: something that a person would want to know."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str

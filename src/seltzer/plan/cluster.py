@@ -1,0 +1,198 @@
+"""What to do about a SlurmCluster: its objects, its configuration, its end.
+
+Guarantees, whatever the observation:
+
+- A configuration with anything of the user's in it is rolled out only after a slurmctld has started with it, and so is
+  a change of the controller's pod: an image that doesn't exist never replaces one that runs.
+- The control plane stays until no slurmd pod of the cluster is left, so that every node can be drained.
+- The volume with the queue is deleted only if the user asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seltzer.api.core import Deployment, Lease, PersistentVolumeClaim, Pod
+from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
+from seltzer.api.slurmcluster import JobCounts, SlurmCluster
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Action, Apply, Create, Delete, Manifest, Poke, SetFinalizer
+from seltzer.plan.removal import Slurm
+
+CONTROLLER, REST, LOGIN = "slurmctld", "slurmrestd", "login"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The configuration that the spec asks for, and what it takes to try it and to roll it out."""
+
+    digest: str
+    # Nothing of the user's is in it: it is one of those that our own tests start.
+    trusted: bool
+    # What a trial of it with the controller's pod as it should be is known by.
+    trial_id: str
+    config_map: Manifest
+    trial: tuple[Manifest, ...]
+    # Keys of slurm.conf that differ from what is rolled out and need a restart of slurmctld.
+    restarts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything that a plan looks at."""
+
+    cluster: SlurmCluster
+    # None where the configuration can't be written, and `refusal` says why.
+    candidate: Candidate | None
+    refusal: str
+    # The digest of what is rolled out.
+    active: str | None
+    # The controller's pod as it should be, and as its Deployment makes it; None: there is none.
+    pod: str
+    active_pod: str | None
+    # Objects that aren't as they should be, and those that have to be made once.
+    drifted: tuple[Manifest, ...]
+    absent: tuple[Manifest, ...]
+    deployments: Mapping[str, Deployment]
+    # Pods of the control plane by component, and those that try configurations.
+    pods: Mapping[str, tuple[Pod, ...]]
+    trials: tuple[Pod, ...]
+    # Trial pods' ConfigMaps.
+    leftovers: tuple[Delete, ...]
+    claim: PersistentVolumeClaim | None
+    lease: Lease | None
+    slurm: Slurm
+    # Why Slurm couldn't be asked.
+    failure: str
+    jobs: JobCounts | None
+    # How many slurmd pods the cluster has, in all namespaces.
+    slurmds: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How the candidate does."""
+
+    # None: not known yet.
+    passed: bool | None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done, and what the status is made from."""
+
+    actions: tuple[Action, ...]
+    trial: Trial
+    rolling_out: bool
+
+
+def deleted(cluster: SlurmCluster) -> bool:
+    return cluster.metadata.deletion_timestamp is not None
+
+
+def decide(seen: Observation) -> Decision:
+    """The plan."""
+    trial = _trial(seen)
+    present = FINALIZER in seen.cluster.metadata.finalizers
+    if deleted(seen.cluster):
+        return Decision(tuple(_end(seen)) if present else (), trial, rolling_out=False)
+    if not present:
+        return Decision((SetFinalizer(True),), trial, rolling_out=False)
+    rolling_out = seen.candidate is not None and seen.candidate.digest != seen.active and trial.passed is True
+    # Without a configuration it would only wait for one, and then for longer and longer.
+    startable = rolling_out or seen.active is not None
+    startable = startable and (trial.passed is True or seen.pod == seen.active_pod)
+    actions: list[Action] = [Create(manifest) for manifest in seen.absent]
+    actions += [Apply(manifest) for manifest in seen.drifted if startable or not _is_controller(manifest)]
+    if rolling_out and seen.candidate:
+        actions.append(Apply(seen.candidate.config_map))
+    actions += _trials(seen, trial)
+    actions += _pokes(seen)
+    return Decision(tuple(actions), trial, rolling_out)
+
+
+def _is_controller(manifest: Manifest) -> bool:
+    name: str = manifest["metadata"]["name"]
+    return manifest["kind"] == "Deployment" and name.endswith(f"-{CONTROLLER}")
+
+
+def _trial(seen: Observation) -> Trial:
+    candidate = seen.candidate
+    if candidate is None:
+        return Trial(False, seen.refusal)
+    if not _needs_trial(seen):
+        return Trial(True)
+    for pod in seen.trials:
+        if not _is_current(pod, candidate) or kube_pods.deleting(pod):
+            continue
+        if pod.status.phase == "Succeeded":
+            return Trial(True)
+        if pod.status.phase == "Failed":
+            return Trial(False, _verdict(pod)) if _verdict(pod) else Trial(None, "the trial was interrupted")
+        found = kube_pods.trouble(pod)
+        return Trial(None, found.message if found else "slurmctld is being started with it, to see whether it does")
+    return Trial(None, "it is about to be tried")
+
+
+def _needs_trial(seen: Observation) -> bool:
+    """Whether what is wanted differs from what runs in something that may not start."""
+    candidate = seen.candidate
+    if candidate is None:
+        return False
+    new_config = candidate.digest != seen.active and not candidate.trusted
+    return new_config or seen.active_pod not in (None, seen.pod)
+
+
+def _is_current(pod: Pod, candidate: Candidate) -> bool:
+    return pod.metadata.labels.get(TRIAL) == candidate.trial_id
+
+
+def _verdict(pod: Pod) -> str:
+    """Slurm's own words on why it didn't start."""
+    ended = [status.state.terminated for status in pod.status.container_statuses]
+    return next((" ".join(each.message.split()) for each in ended if each and each.message.strip()), "")
+
+
+def _trials(seen: Observation, trial: Trial) -> list[Action]:
+    """Try what isn't known to be good. A trial that failed stays, for whoever wants to see its log."""
+    candidate = seen.candidate
+    needed = _needs_trial(seen)
+    actions: list[Action] = []
+    running = False
+    for pod in seen.trials:
+        current = needed and candidate is not None and _is_current(pod, candidate)
+        interrupted = pod.status.phase == "Failed" and not _verdict(pod)
+        if current and not interrupted:
+            running = True
+        elif not kube_pods.deleting(pod):
+            metadata = pod.metadata
+            actions.append(Delete("Pod", metadata.namespace, metadata.name, metadata.uid))
+    if needed and candidate and not running and trial.passed is None:
+        actions += [Apply(manifest) if manifest["kind"] != "Pod" else Create(manifest) for manifest in candidate.trial]
+    if not needed:
+        actions += seen.leftovers
+    return actions
+
+
+def _pokes(seen: Observation) -> list[Action]:
+    """A pod's kubelet brings a changed ConfigMap within a minute, or at once if the pod changes too."""
+    if seen.active is None:
+        return []
+    return [
+        Poke(pod.metadata.namespace, pod.metadata.name, CONFIG, seen.active)
+        for pod in seen.pods.get(CONTROLLER, ())
+        if not kube_pods.deleting(pod) and pod.metadata.annotations.get(CONFIG) != seen.active
+    ]
+
+
+def _end(seen: Observation) -> list[Action]:
+    """First the nodes, drained by their NodeSets; then everything that belongs to the cluster, by its owner."""
+    if seen.slurmds:
+        return []
+    actions: list[Action] = []
+    if seen.cluster.spec.controller.storage.on_delete == "delete" and seen.claim is not None:
+        metadata = seen.claim.metadata
+        actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
+    return [*actions, SetFinalizer(False)]

@@ -1,0 +1,158 @@
+"""What is told about a SlurmCluster: its status, and the events that a person would want to know of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from seltzer.api.common import NodeCounts
+from seltzer.api.labels import CONFIG, MESSAGE, PHASE
+from seltzer.api.labels import SLURM_VERSION as VERSION
+from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
+from seltzer.plan import conditions
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Happening
+from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Decision, Observation, deleted
+from seltzer.plan.conditions import Finding
+
+
+def status(seen: Observation, decision: Decision, failures: Sequence[str], now: str) -> SlurmClusterStatus:
+    """What is true of the cluster. `failures` is what could not be done just now, in the words of who refused it."""
+    cluster = seen.cluster
+    controller, rest, login = _controller(seen), _rest(seen), _login(seen)
+    config = _config(seen, decision)
+    parts = (controller, rest, login, config)
+    findings = [_ready(seen, parts), *parts, _reconciled(failures)]
+    lease = seen.lease
+    told = lease.metadata.annotations if lease else {}
+    failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time
+    nodes = seen.slurm.nodes
+    return SlurmClusterStatus(
+        observed_generation=cluster.metadata.generation,
+        conditions=conditions.settle(cluster.status.conditions, findings, cluster.metadata.generation, now),
+        slurm_version=told.get(VERSION, msgspec.UNSET),
+        nodes=slurm_nodes.count(nodes.values()) if nodes is not None else NodeCounts(),
+        jobs=seen.jobs or JobCounts(),
+        last_failover_time=lease.spec.acquire_time if lease and failed_over else msgspec.UNSET,  # type: ignore[arg-type]
+    )
+
+
+def _reconciled(failures: Sequence[str]) -> Finding:
+    if failures:
+        return Finding("Reconciled", "False", "Refused", failures[0])
+    return Finding("Reconciled", "True", "UpToDate", "everything is as the spec says, or on its way")
+
+
+def _ready(seen: Observation, parts: Sequence[Finding]) -> Finding:
+    if deleted(seen.cluster):
+        words = f"{seen.slurmds} nodes are drained and removed first" if seen.slurmds else "its objects are going"
+        return Finding("Ready", "False", "Deleting", words)
+    controller, rest, login, config = parts
+    if seen.active is None and not config.holds:
+        return Finding("Ready", "False", f"Config{config.reason}", config.message)
+    for part in (controller, rest, login):
+        if not part.holds:
+            return Finding("Ready", part.status, part.reason, part.message)
+    return Finding("Ready", "True", "Running", "jobs can be submitted")
+
+
+def _controller(seen: Observation) -> Finding:
+    def no(reason: str, message: str) -> Finding:
+        return Finding("ControllerReady", "False", reason, message)
+
+    told = seen.lease.metadata.annotations if seen.lease else {}
+    held = bool(seen.lease and seen.lease.spec.holder_identity)
+    if held and told.get(PHASE) in ("crashed", "blocked"):
+        return no(told[PHASE].capitalize(), f"slurmctld: {told.get(MESSAGE) or 'no reason given'}; see 'seltzer logs'")
+    if _ready_count(seen, CONTROLLER):
+        version = told.get(VERSION, "")
+        return Finding("ControllerReady", "True", "Running", f"slurmctld {version}".strip() + " answers")
+    found = kube_pods.first_trouble(seen.pods.get(CONTROLLER, ()))
+    if found and seen.claim is not None and seen.claim.status.phase == "Pending":
+        words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
+        return no("VolumePending", f"{words}; set spec.controller.storage.className, or add a default StorageClass")
+    return _not_ready(seen, "ControllerReady", CONTROLLER)
+
+
+def _rest(seen: Observation) -> Finding:
+    if not _ready_count(seen, REST):
+        return _not_ready(seen, "RestReady", REST)
+    if seen.slurm.nodes is None:
+        why = seen.failure or "it has not been asked yet"
+        return Finding("RestReady", "Unknown", "Unreachable", f"slurmrestd runs, but Slurm can't be asked: {why}")
+    return Finding("RestReady", "True", "Running", "slurmrestd answers")
+
+
+def _login(seen: Observation) -> Finding:
+    if seen.cluster.spec.login.replicas == 0:
+        return Finding("LoginReady", "True", "NotWanted", "spec.login.replicas is 0")
+    if not _ready_count(seen, LOGIN):
+        return _not_ready(seen, "LoginReady", LOGIN)
+    return Finding("LoginReady", "True", "Running", "people can log in")
+
+
+def _ready_count(seen: Observation, component: str) -> int:
+    deployment = seen.deployments.get(component)
+    return deployment.status.ready_replicas if deployment else 0
+
+
+def _not_ready(seen: Observation, type_: str, component: str) -> Finding:
+    if found := kube_pods.first_trouble(seen.pods.get(component, ())):
+        return Finding(type_, "False", found.reason, found.message)
+    deployment = seen.deployments.get(component)
+    for condition in deployment.status.conditions if deployment else ():
+        if condition.type == "ReplicaFailure" and condition.status == "True":
+            return Finding(type_, "False", condition.reason, condition.message)
+    return Finding(type_, "False", "Starting", f"{component} is starting")
+
+
+def _config(seen: Observation, decision: Decision) -> Finding:
+    candidate, trial = seen.candidate, decision.trial
+    if candidate is None:
+        return Finding("ConfigValid", "False", "Refused", f"{seen.refusal}; {_goes_on(seen)}")
+    if trial.passed is None:
+        return Finding("ConfigValid", "Unknown", "Trying", trial.message)
+    if not trial.passed:
+        words = f"slurmctld doesn't start with it: {trial.message}; {_goes_on(seen)}"
+        return Finding("ConfigValid", "False", "SlurmRefused", words)
+    told = seen.lease.metadata.annotations if seen.lease else {}
+    if candidate.digest != seen.active or told.get(CONFIG) != seen.active:
+        if told.get(MESSAGE) and told.get(CONFIG) and candidate.digest == seen.active:
+            words = f"slurmctld went back to the configuration before it: {told[MESSAGE]}"
+            return Finding("ConfigValid", "False", "SlurmRefused", words)
+        return Finding("ConfigValid", "True", "RollingOut", "slurmctld is about to read it")
+    return Finding("ConfigValid", "True", "Applied", "slurmctld runs with it")
+
+
+def _goes_on(seen: Observation) -> str:
+    return "the cluster goes on with the one before" if seen.active else "correct spec.config"
+
+
+def happenings(
+    before: SlurmCluster, after: SlurmClusterStatus, seen: Observation, decision: Decision
+) -> list[Happening]:
+    """Events for what was done, and for conditions that changed for better or worse."""
+    told: list[Happening] = []
+    if decision.rolling_out and seen.active is not None and seen.candidate:
+        if seen.candidate.restarts:
+            keys = ", ".join(seen.candidate.restarts)
+            words = f"slurmctld restarts, since {keys} can't change otherwise; running jobs go on"
+            told.append(Happening("Normal", "Restarting", words))
+        else:
+            told.append(Happening("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
+    was = before.status.last_failover_time
+    now = after.last_failover_time
+    if now is not msgspec.UNSET and now != was:
+        holder = seen.lease.spec.holder_identity if seen.lease else ""
+        told.append(Happening("Normal", "FailedOver", f"{holder} has taken over as the controller"))
+    for condition in after.conditions:
+        old = conditions.find(before.status.conditions, condition.type)
+        if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
+            continue
+        if condition.status == "False" and condition.reason not in ("Starting", "Deleting"):
+            told.append(Happening("Warning", condition.reason, condition.message))
+        elif condition.type == "Ready" and condition.status == "True" and old and old.status != "True":
+            told.append(Happening("Normal", "Ready", condition.message))
+    return list(dict.fromkeys(told))

@@ -1,0 +1,58 @@
+"""What Slurm's record of a node tells. Whatever isn't known for certain counts as busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seltzer.api.common import NodeCounts
+from seltzer.slurm.models import Node
+
+# Every reason that we set begins with this. People's don't: the command line refuses it.
+OURS = "seltzer: "
+
+_BROKEN = frozenset({"DOWN", "ERROR", "FAIL", "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN"})
+_OPEN = frozenset({"IDLE", "MIXED", "ALLOCATED"})
+_SHUT = frozenset({"DRAIN", "MAINTENANCE", "POWERING_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED_DOWN"})
+
+
+def is_dynamic(node: Node) -> bool:
+    """It came by itself (slurmd -Z); an administrator's node of slurm.conf is none of our business."""
+    return any(state.startswith("DYNAMIC") for state in node.state)
+
+
+def drained_by_us(node: Node) -> bool:
+    return node.drained and node.reason.startswith(OURS)
+
+
+def drained_by_others(node: Node) -> bool:
+    """By a person, a health check or Slurm itself: never undone."""
+    return node.drained and not drained_by_us(node)
+
+
+def is_empty(node: Node) -> bool:
+    """No job is on it, and none can come: the only state in which its pod may go."""
+    return node.drained and not node.occupied
+
+
+def is_available(node: Node) -> bool:
+    """It takes jobs, or is full of them."""
+    states = set(node.state)
+    return node.base in _OPEN and not states & _BROKEN and not states & _SHUT
+
+
+def count(nodes: Iterable[Node]) -> NodeCounts:
+    """How many are in which state; each is counted once."""
+    counts = dict.fromkeys(("idle", "mixed", "allocated", "draining", "drained", "down", "other"), 0)
+    total = 0
+    for node in nodes:
+        counts[_state(node)] += 1
+        total += 1
+    return NodeCounts(total=total, **counts)
+
+
+def _state(node: Node) -> str:
+    if set(node.state) & _BROKEN:
+        return "down"
+    if node.drained:
+        return "draining" if node.occupied else "drained"
+    return {"IDLE": "idle", "MIXED": "mixed", "ALLOCATED": "allocated"}.get(node.base, "other")

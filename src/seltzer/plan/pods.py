@@ -1,0 +1,107 @@
+"""What a pod's status tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from seltzer.api.core import ContainerStatus, Pod
+
+_FINISHED = frozenset({"Succeeded", "Failed"})
+# Waiting for these ends by itself.
+_PATIENCE = frozenset({"", "ContainerCreating", "PodInitializing"})
+_ADVICE = {
+    "ErrImagePull": "check the image's name and the registry's credentials",
+    "ImagePullBackOff": "check the image's name and the registry's credentials",
+    "ErrImageNeverPull": "load the image onto the nodes, or change imagePullPolicy",
+    "InvalidImageName": "correct the image's name",
+    "CrashLoopBackOff": "see 'seltzer logs'",
+    "Unschedulable": "add Kubernetes nodes, or ask for less",
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a pod doesn't get ready by itself."""
+
+    reason: str
+    message: str
+
+
+def deleting(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def finished(pod: Pod) -> bool:
+    """Its containers have ended and won't start again: it was evicted, or its node shut down."""
+    return pod.status.phase in _FINISHED
+
+
+def ready(pod: Pod) -> bool:
+    return not deleting(pod) and any(
+        condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions
+    )
+
+
+def never_started(pod: Pod) -> bool:
+    """No container of it has ever run, so no job can have: it waits for a node, a volume or an image.
+
+    True of this very resourceVersion only: it may start any moment.
+    """
+    if pod.status.phase not in ("", "Pending"):
+        return False
+    return all(
+        status.state.waiting is not None
+        and status.restart_count == 0
+        and status.last_state.terminated is None
+        and status.state.terminated is None
+        for status in pod.status.container_statuses
+    )
+
+
+def settled_for(pod: Pod, now: float) -> float:
+    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't."""
+    times = [_seconds(condition.last_transition_time) for condition in pod.status.conditions]
+    return max(0.0, now - max(times)) if times else 0.0
+
+
+def _seconds(time: str | None) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
+
+
+def trouble(pod: Pod) -> Trouble | None:
+    """What keeps it from being ready, if it isn't only a matter of time."""
+    if deleting(pod):
+        return None
+    if pod.status.phase == "Failed":
+        return Trouble(pod.status.reason or "Failed", f"pod {pod.metadata.name}: {pod.status.message or 'failed'}")
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
+            return _told(pod, condition.reason, condition.message)
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        waiting = status.state.waiting
+        if waiting is not None and waiting.reason not in _PATIENCE:
+            return _told(pod, waiting.reason, _last_words(status) or waiting.message)
+    return None
+
+
+def first_trouble(pods: Iterable[Pod]) -> Trouble | None:
+    """The trouble of the first pod, by name, that has any."""
+    ordered = sorted(pods, key=lambda pod: pod.metadata.name)
+    return next((found for pod in ordered if (found := trouble(pod))), None)
+
+
+def _told(pod: Pod, reason: str, message: str) -> Trouble:
+    words = " ".join(message.split())[:600] or reason
+    advice = _ADVICE.get(reason)
+    return Trouble(reason, f"pod {pod.metadata.name}: {words}" + (f"; {advice}" if advice else ""))
+
+
+def _last_words(status: ContainerStatus) -> str:
+    ended = status.last_state.terminated
+    if ended is None:
+        return ""
+    how = f"signal {ended.signal}" if ended.signal else f"exit code {ended.exit_code}"
+    words = ended.message.strip().splitlines()
+    return f"{status.name} ended with {how} ({ended.reason})" + (f": {words[-1]}" if words else "")

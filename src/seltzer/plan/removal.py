@@ -1,0 +1,130 @@
+"""How a pod goes without taking a job with it: drain its node, wait until no job is on it, only then delete.
+
+Everything here is about pods that have to go (they leave); who has to go is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seltzer.api.common import seconds
+from seltzer.api.core import Pod
+from seltzer.api.nodeset import Drain
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, Goner, KillJobs
+from seltzer.plan.nodes import OURS
+from seltzer.slurm.models import Node
+
+# A slurmd that runs registers within a second. One that hasn't for so long isn't about to: no job can come to it.
+UNREGISTERED_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """What is known of a cluster's Slurm."""
+
+    # None: unknown.
+    nodes: Mapping[str, Node] | None
+    # slurmctld's clock.
+    now: int | None = None
+    # There is no slurmctld and none will come, so there is no job to lose. Never assumed because it doesn't answer.
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What to do about those that leave, and whom that waits for."""
+
+    actions: tuple[Action, ...] = ()
+    # Nodes whose jobs are waited for, and of those the ones over their time.
+    busy: tuple[str, ...] = ()
+    overdue: tuple[str, ...] = ()
+    # Nothing can be done about these, because Slurm can't be asked.
+    unknown: tuple[str, ...] = ()
+
+
+def steps(leaving: Sequence[Pod], slurm: Slurm, drain: Drain, reason: str, now: float, *, consent: bool) -> Steps:
+    """The next step for each pod that leaves.
+
+    `reason` is what Slurm is told. `consent` is the user's word that jobs may be killed although Slurm can't be asked.
+    """
+    sorting = _Sorting(slurm, drain, now, consent)
+    for pod in sorted(leaving, key=lambda pod: pod.metadata.name):
+        sorting.sort(pod)
+    actions: list[Action] = []
+    if sorting.free:
+        actions.append(DeletePods(tuple(sorting.free), ask=False))
+    if sorting.emptied:
+        actions.append(DeletePods(tuple(sorting.emptied), ask=True))
+    if sorting.open:
+        actions.append(DrainNodes(tuple(sorting.open), f"{OURS}{reason}"))
+    if sorting.overdue and drain.on_timeout == "requeue":
+        actions.append(DownNodes(tuple(sorting.overdue), f"{OURS}{reason}"))
+    if sorting.overdue and drain.on_timeout == "kill":
+        actions.append(KillJobs(tuple(sorting.overdue)))
+    return Steps(tuple(actions), tuple(sorting.busy), tuple(sorting.overdue), tuple(sorting.unknown))
+
+
+class _Sorting:
+    """Sorts pods by what can be done about them."""
+
+    def __init__(self, slurm: Slurm, drain: Drain, now: float, consent: bool) -> None:
+        self._slurm, self._drain, self._now, self._consent = slurm, drain, now, consent
+        self.free: list[Goner] = []  # no job can be on them, whatever Slurm says
+        self.emptied: list[Goner] = []  # Slurm says that no job is on them
+        self.open: list[str] = []  # jobs may still come
+        self.busy: list[str] = []
+        self.overdue: list[str] = []
+        self.unknown: list[str] = []
+
+    def sort(self, pod: Pod) -> None:
+        name, uid = pod.metadata.name, pod.metadata.uid
+        if kube_pods.deleting(pod):
+            return
+        if kube_pods.finished(pod) or self._slurm.gone:
+            self.free.append(Goner(name, uid))
+        elif self._slurm.nodes is None:
+            if self._consent:
+                self.free.append(Goner(name, uid))
+            elif kube_pods.never_started(pod) and self._is_certain(pod):
+                self.free.append(Goner(name, uid, pod.metadata.resource_version))
+            else:
+                self.unknown.append(name)
+        else:
+            self._sort_known(pod, self._slurm.nodes.get(name))
+
+    def _is_certain(self, pod: Pod) -> bool:
+        """Whether its status is true: without a Kubernetes node it can't run, and a kubelet may be late to tell."""
+        return not pod.spec.node_name or kube_pods.settled_for(pod, self._now) >= UNREGISTERED_SECONDS
+
+    def _sort_known(self, pod: Pod, node: Node | None) -> None:
+        name, uid = pod.metadata.name, pod.metadata.uid
+        if node is None and kube_pods.never_started(pod):
+            # A kubelet may be late to tell that it has: its node is asked for once more.
+            self.emptied.append(Goner(name, uid, pod.metadata.resource_version))
+        elif node is None:
+            # It may be about to register, and then jobs come.
+            if kube_pods.settled_for(pod, self._now) >= UNREGISTERED_SECONDS:
+                self.emptied.append(Goner(name, uid))
+            else:
+                self.unknown.append(name)
+        elif not node.drained:
+            self.open.append(name)
+        elif not slurm_nodes.is_empty(node):
+            self.busy.append(name)
+            if self._is_overdue(node):
+                self.overdue.append(name)
+        else:
+            self.emptied.append(Goner(name, uid))
+
+    def _is_overdue(self, node: Node) -> bool:
+        """Its jobs took longer than the user allowed, counted by slurmctld's clock from when we drained it.
+
+        Who else drained it has decided nothing about when its jobs end: those are waited for.
+        """
+        if not self._drain.timeout or self._slurm.now is None or not slurm_nodes.drained_by_us(node):
+            return False
+        since = node.reason_time
+        return since is not None and self._slurm.now - since >= seconds(self._drain.timeout)

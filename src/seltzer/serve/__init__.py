@@ -1,0 +1,1 @@
+"""The operator's process: its arguments, its log, its health, its end."""

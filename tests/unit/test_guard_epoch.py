@@ -1,0 +1,115 @@
+"""Whoever comes next renames the state; whoever came too late changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seltzer.guard import epoch
+from seltzer.guard.epoch import Blocked, Overtaken
+
+
+def names(state: Path) -> list[str]:
+    return sorted(path.name for path in state.iterdir())
+
+
+def yes() -> bool:
+    return True
+
+
+def test_a_new_state_is_the_first_epoch_and_each_beginning_is_another(tmp_path: Path) -> None:
+    first = epoch.begin(tmp_path, yes)
+    assert (first.number, first.path, names(tmp_path)) == (1, tmp_path / "epoch-1", ["epoch-1"])
+    (first.path / "job_state").write_text("jobs")
+    second = epoch.begin(tmp_path, yes)
+    assert (second.number, names(tmp_path)) == (2, ["epoch-2"])
+    assert (second.path / "job_state").read_text() == "jobs"
+    assert second.ours()
+    assert not first.ours()
+
+
+def test_a_directory_of_the_same_name_is_not_the_same_directory(tmp_path: Path) -> None:
+    ours = epoch.begin(tmp_path, yes)
+    ours.path.rename(tmp_path / "epoch-2")
+    ours.path.mkdir()
+    assert not ours.ours()
+
+
+def test_half_written_files_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "epoch-9").mkdir()
+    for name in ("job_state", "job_state.new", "node_state.new", "newer"):
+        (tmp_path / "epoch-9" / name).touch()
+    assert names(epoch.begin(tmp_path, yes).path) == ["job_state", "newer"]
+
+
+def test_numbers_are_numbers(tmp_path: Path) -> None:
+    (tmp_path / "epoch-9").mkdir()
+    for other in ("lost+found", "epoch-", "epoch-x", "epoch-0", "epoch-10.old"):
+        (tmp_path / other).mkdir()
+    assert epoch.begin(tmp_path, yes).number == 10
+
+
+def test_two_states_are_not_guessed_about(tmp_path: Path) -> None:
+    for name in ("epoch-2", "epoch-10"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(Blocked, match="epoch-2, epoch-10"):
+        epoch.begin(tmp_path, yes)
+    assert names(tmp_path) == ["epoch-10", "epoch-2"]
+
+
+def test_who_is_not_sure_to_lead_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "epoch-4").mkdir()
+    with pytest.raises(Overtaken):
+        epoch.begin(tmp_path, lambda: False)
+    assert names(tmp_path) == ["epoch-4"]
+
+
+def test_who_sleeps_after_looking_finds_the_name_gone(tmp_path: Path) -> None:
+    (tmp_path / "epoch-4").mkdir()
+
+    def sleep() -> bool:
+        epoch.begin(tmp_path, yes)  # meanwhile, another one
+        return True
+
+    with pytest.raises(Overtaken):
+        epoch.begin(tmp_path, sleep)
+    assert names(tmp_path) == ["epoch-5"]
+
+
+@pytest.mark.parametrize("beginnings", [1, 2])
+def test_who_sleeps_before_making_the_first_epoch_makes_no_second_state(tmp_path: Path, beginnings: int) -> None:
+    def sleep() -> bool:
+        for _ in range(beginnings):
+            epoch.begin(tmp_path, yes)
+        return True
+
+    with pytest.raises(Overtaken):
+        epoch.begin(tmp_path, sleep)
+    assert names(tmp_path) == [f"epoch-{beginnings}"]
+
+
+def test_the_link_has_one_name_for_ever_and_leads_nowhere_once_somebody_else_has_begun(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    link = tmp_path / "link"
+    first = epoch.begin(tmp_path / "state", yes)
+    first.link(link)
+    (link / "job_state").write_text("jobs")
+    second = epoch.begin(tmp_path / "state", yes)
+    with pytest.raises(FileNotFoundError):
+        (link / "job_state").write_text("too late")
+    second.link(link)
+    assert (link / "job_state").read_text() == "jobs"
+
+
+def test_a_new_cluster_owes_a_reconfigure_until_it_is_done(tmp_path: Path) -> None:
+    ours = epoch.begin(tmp_path, yes)
+    assert not ours.owes_reconfigure
+    ours.owe_reconfigure()
+    (ours.path / "job_state").touch()
+    ours = epoch.begin(tmp_path, yes)  # after a crash
+    ours.owe_reconfigure()
+    assert ours.owes_reconfigure
+    ours.reconfigured()
+    ours.owe_reconfigure()
+    assert not ours.owes_reconfigure
