@@ -25,11 +25,13 @@ class FakeApi:
         self._version = 1
         self.away = False
         self.on_write: Callable[[dict[str, Any]], object] = lambda lease: None
+        self.before_patch: Callable[[], object] = lambda: None
         self.slice_broken = False
         self.writes: list[dict[str, Any]] = []
         """All states of the Lease since the beginning."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a guard was killed while it asked
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -91,6 +93,7 @@ class FakeApi:
                 self._answer(lambda: fake.get(self.path))
 
             def do_PATCH(self) -> None:
+                fake.before_patch()
                 patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 self._answer(lambda: fake.patch(patch, self.path))
 

@@ -274,3 +274,21 @@ def test_files_that_say_nothing_differ_from_a_configuration_in_all_that_it_says(
     assert restart_keys(before, render(cluster(), []).files) == tuple(
         key for key in sorted(RESTART_KEYS) if key in said
     )
+
+
+def deleted(one: NodeSet) -> NodeSet:
+    return structs.replace(one, metadata=structs.replace(one.metadata, deletion_timestamp="2026-01-02T00:00:00Z"))
+
+
+def test_a_partition_whose_nodesets_all_go_takes_no_new_jobs() -> None:
+    mine = nodeset({"partition": {"name": "shared", "options": "State=UP"}})
+    other = nodeset({"partition": {"name": "shared"}}, name="gpu", created="2026-01-02T00:00:00Z")
+    assert "State=DRAIN" in partitions(render(cluster(), [deleted(mine)]))["shared"]
+    assert "State=DRAIN" not in partitions(render(cluster(), [deleted(mine), other]))["shared"]
+    assert "State=DRAIN" in partitions(render(cluster(), [deleted(mine), deleted(other)]))["shared"]
+
+
+def test_the_default_is_a_partition_that_stays() -> None:
+    young = nodeset(name="gpu", created="2026-01-02T00:00:00Z")
+    found = partitions(render(cluster(), [deleted(nodeset()), young]))
+    assert "Default=YES" in found["gpu"] and "Default=YES" not in found["cpu"]

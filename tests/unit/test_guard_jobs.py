@@ -163,3 +163,16 @@ def test_only_a_few_are_asked_at_once(tmp_path: Path) -> None:
         thread.join()
     assert answers == [200] * jobs.AT_ONCE
     assert asked.get("/jobs/cpu-0")[0] == 200
+
+
+def test_the_nodes_that_waiting_jobs_name_are_told_once_each(asked: Asked) -> None:
+    asked.script('[ "$2" = --states=PENDING ] && printf "cpu-1\\n\\n\\ncpu-[3-4]\\n\\ncpu-1\\n"')
+    status, printed = asked.get("/named")
+    assert status == 200
+    assert slurm_jobs.parse_named(printed) == {"cpu-1", "cpu-3", "cpu-4"}
+    assert asked.get("/named", "")[0] == 401
+
+
+def test_a_squeue_that_can_not_tell_who_is_named_is_no_empty_answer(asked: Asked) -> None:
+    asked.script("echo away >&2; exit 1")
+    assert asked.get("/named")[0] == 503

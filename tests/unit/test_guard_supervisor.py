@@ -34,6 +34,7 @@ def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> Non
         ("reconfigure", pid, "epoch-1"),
         ("start", pid, "epoch-1"),
     ]
+    assert [file.name for file in (rig.state / "epoch-1").iterdir()] == ["job_state"], "nothing is owed any more"
     until("the version is told", lambda: rig.api.report.get("slurm-version"))
     report = rig.api.report
     assert report.pop("started").endswith("Z")

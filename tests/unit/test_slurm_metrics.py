@@ -7,7 +7,7 @@ from tests.fakes.slurmrestd import FakeSlurmrestd, text
 
 from seltzer.slurm.errors import Unavailable
 from seltzer.slurm.http import Http
-from seltzer.slurm.metrics import JobCounts, job_counts, parse
+from seltzer.slurm.metrics import JobCounts, job_counts, jobs_in_partition, parse
 
 TOLD = """\
 # HELP slurm_jobs_pending Number of jobs in Pending state
@@ -37,3 +37,23 @@ async def test_metrics_that_are_switched_off_are_unknown() -> None:
         fake.faults.append(text("Failed: Invalid or unknown URL path", status=404))
         with pytest.raises(Unavailable, match="404: Failed: Invalid"):
             await job_counts(Http(fake.url))
+
+
+PARTITIONS = """\
+slurm_partitions 2
+slurm_partition_jobs{partition="cpu"} 3
+slurm_partition_jobs_finished{partition="cpu"} 80
+slurm_partition_jobs{partition="cpu2"} 5
+"""
+
+
+async def test_the_jobs_of_one_partition_that_have_not_ended() -> None:
+    async with FakeSlurmrestd() as fake:
+        http = Http(fake.url)
+        for partition, count in (("cpu", 3), ("cpu2", 5), ("gpu", 0)):
+            fake.faults.append(text(PARTITIONS))
+            assert await jobs_in_partition(http, partition) == count
+        for nonsense in ("", "<html>", 'slurm_partitions 1\nslurm_partition_jobs{partition="cpu"} many'):
+            fake.faults.append(text(nonsense))
+            with pytest.raises(Unavailable):
+                await jobs_in_partition(http, "cpu")

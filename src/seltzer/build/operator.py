@@ -64,7 +64,7 @@ def _cluster_role() -> Manifest:
         _rule("networking.k8s.io", ["networkpolicies"], _ALL),
         _rule("discovery.k8s.io", ["endpointslices"], _ALL),
         _rule("coordination.k8s.io", ["leases"], _ALL),
-        _rule("events.k8s.io", ["events"], ("create", "patch")),
+        _rule("", ["events"], ("create", "patch")),
         _rule("", ["nodes"], _READ),
     ]
     return {**_head("ClusterRole", f"{_RBAC}/v1", None), "rules": rules}

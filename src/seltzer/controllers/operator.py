@@ -31,8 +31,8 @@ class Operator:
     def __init__(
         self, client: Client, route: Route, may_write: Callable[[], None], images: Images, *, settle: float = 0.05
     ) -> None:
-        self._clusters = Controller("slurmcluster", self._cluster_pass, settle=settle)
-        self._nodesets = Controller("nodeset", self._nodeset_pass, settle=settle)
+        self._clusters = Controller("slurmcluster", self._cluster_pass, settle=settle, last_delay=20.0)
+        self._nodesets = Controller("nodeset", self._nodeset_pass, settle=settle, last_delay=20.0)
         self.world = World(client, self._clusters.changed, self._nodesets.changed)
         self.links = Links(route, may_write, self._slurm_changed)
         children, recorder = Children(self.world), Recorder(client, "seltzer")

@@ -38,7 +38,7 @@ class Keeper:
         self._renewed = -math.inf  # when the last renewal that succeeded was sent
         self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
         self._announced = -math.inf  # when the EndpointSlice last had our address
-        self._trouble = ""
+        self._trouble: dict[str, str] = {}  # what went wrong last with each step
         self._again = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
@@ -84,11 +84,11 @@ class Keeper:
             step()
         except Exception as error:  # also for an answer that makes no sense: nobody else would renew the Lease
             trouble = str(error) if isinstance(error, ApiError) else f"an unexpected answer ({error!r})"
-            if trouble != self._trouble:
+            if trouble != self._trouble.get(step.__name__):  # once, not once a second
                 log.say(f"the API server: {trouble}")
-            self._trouble = trouble
+            self._trouble[step.__name__] = trouble
         else:
-            self._trouble = ""
+            self._trouble.pop(step.__name__, None)
 
     def _pause(self) -> float:
         if self._held:
