@@ -74,10 +74,6 @@ class FakeCluster:
         for id_, _ in list(self.state.everything()):
             self._soon(id_)
 
-    def run_as(self, id_: Id, **status: object) -> None:
-        """Something happens to a pod: set parts of its status."""
-        self.state.patch_status(id_, **status)
-
     # --- what happens ---------------------------------------------------------------------------------------------
 
     def _changed(self, event: Event) -> None:

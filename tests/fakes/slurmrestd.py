@@ -262,16 +262,16 @@ class FakeSlurmrestd:
         }
 
     def _partition(self) -> dict[str, Any]:
-        names = [name for name, node in self.nodes.items() if "cpu" in node["features"]]
+        names = [name for name, node in self.nodes.items() if "set_cpu" in node["features"]]
         nodes = {"configured": hostlist.fold(names), "total": len(names)}
-        return {"name": "cpu", "nodes": nodes, "partition": {"state": ["UP"]}, "node_sets": "cpu"}
+        return {"name": "cpu", "nodes": nodes, "partition": {"state": ["UP"]}, "node_sets": "set_cpu"}
 
     def _named(self, given: str) -> list[str]:
-        """Slurm's reading of names: `all`, a NodeSet (here: `cpu`, by feature), or a hostlist."""
+        """Slurm's reading of names: `all`, a NodeSet (here: `set_cpu`, by feature), or a hostlist."""
         if given.lower() == "all":
             return list(self.nodes)
-        if given == "cpu":
-            return [name for name, node in self.nodes.items() if "cpu" in node["features"]]
+        if given == "set_cpu":
+            return [name for name, node in self.nodes.items() if "set_cpu" in node["features"]]
         return hostlist.expand(hostlist.fold(hostlist.expand(given)))  # in natural order, as Slurm takes them
 
     def _update(self, body: dict[str, Any]) -> web.Response:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import json
 import tarfile
 import time
@@ -15,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seltzer.errors import SeltzerError
-from seltzer.sandbox import base, demo, images, machine, shell
+from seltzer.sandbox import base, images, machine, shell
 from seltzer.sandbox.images import Image, Recipe
 from seltzer.sandbox.machine import Source
 from seltzer.sandbox.pool import Entry, Pool
@@ -290,29 +287,3 @@ def test_a_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
         sleeping = jobs.start(shell.run, ["sh", "-c", script], doing="sleeping", log=tmp_path / "log", deadline=1000)
         jobs.start(fail)
     assert "failed with exit code -9" in str(sleeping.exception())
-
-
-def test_the_demo_is_one_namespace_and_its_keys_are_not_in_the_file() -> None:
-    manifests = demo.manifests()
-    assert manifests[0]["kind"] == "Namespace"
-    assert {item["metadata"].get("namespace") for item in manifests[1:]} == {demo.NAMESPACE}
-    assert "Secret" not in {item["kind"] for item in manifests}
-    keys = demo.secrets()
-    assert keys["metadata"] == {"name": demo.KEYS, "namespace": demo.NAMESPACE}
-    assert keys["data"].keys() == {"slurm.key", "jwt_hs256.key"}
-    assert keys["data"] != demo.secrets()["data"]
-
-
-def test_no_container_of_the_demo_may_gain_rights() -> None:
-    for item in demo.manifests():
-        for container in item.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
-            context = container["securityContext"]
-            assert context["allowPrivilegeEscalation"] is False
-            assert context["capabilities"]["drop"] == ["ALL"]
-
-
-def test_a_token_is_signed_and_ends() -> None:
-    head, claims, signature = demo.token(b"key", "root", lifetime=60, now=1000.5).split(".")
-    assert json.loads(base64.urlsafe_b64decode(claims + "==")) == {"iat": 1000, "exp": 1060, "sun": "root"}
-    expected = hmac.digest(b"key", f"{head}.{claims}".encode(), hashlib.sha256)
-    assert base64.urlsafe_b64decode(signature + "==") == expected

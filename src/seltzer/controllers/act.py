@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seltzer.api.labels import FINALIZER
@@ -37,11 +37,14 @@ from seltzer.plan.actions import (
     SetFinalizer,
 )
 from seltzer.slurm.client import Outcome, SlurmClient
+from seltzer.slurm.models import Node
+from seltzer.slurm.nodes import View
 
 logger = logging.getLogger(__name__)
 
-# Pods wait for what they mount, and longer each time they don't find it: it has to be there first.
-_WORKLOADS = frozenset({"Deployment", "Pod"})
+# Pods wait for what they mount, and longer each time they don't find it: it has to be there first. A binding to a role
+# that isn't there yet is refused.
+_LATER = frozenset({"Deployment", "Pod", "RoleBinding"})
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,16 @@ class Actor:
         self._link = link
         self._make_pod = make_pod
         self._wrote_pod = wrote_pod
+        self._view: View | None = None
 
     async def act(self, actions: Iterable[Action]) -> Done:
         """Inputs first, then what uses them."""
         done: list[Action] = []
         failures: list[Failure] = []
+        actions = list(actions)
+        if self._link and any(_needs_view(action) for action in actions):
+            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
+            self._view = await self._link.fresh()
         for stage in _stages(actions):
             answers = await asyncio.gather(*(self._one(action) for action in stage))
             for action, message in zip(stage, answers, strict=True):
@@ -163,27 +171,38 @@ class Actor:
 
     async def _delete_pods(self, pods: Sequence[Goner], ask: bool) -> None:
         if ask:
-            pods = await self._still_empty(pods)
+            pods = self._still_empty(pods)
         namespace = self._subject.item.metadata.namespace
-        deletions = [
-            _if_there(
-                self._client.delete(
-                    resources.PODS, pod.name, namespace, uid=pod.uid, resource_version=pod.resource_version or None
-                )
-            )
-            for pod in pods
-        ]
+        deletions = [_if_there(self._delete_pod(pod, namespace)) for pod in pods]
         for answer in await asyncio.gather(*deletions, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
 
-    async def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
-        """Those whose nodes have no job right now. Seconds may have passed since the plan's view of Slurm."""
-        view = await self._link.fresh() if self._link else None
-        if view is None:
-            raise SeltzerError("Slurm can't be asked whether jobs are on them, so no pod is deleted")
-        known = {pod.name: view.nodes.get(pod.name) for pod in pods}
-        return [pod for pod in pods if (node := known[pod.name]) is None or slurm_nodes.is_empty(node)]
+    async def _delete_pod(self, pod: Goner, namespace: str) -> None:
+        answer = await self._client.delete(
+            resources.PODS, pod.name, namespace, uid=pod.uid, resource_version=pod.resource_version or None
+        )
+        if answer is not None:
+            self._wrote_pod(answer)
+
+    def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
+        """Those whose nodes have no job right now."""
+        known = self._known()
+        return [pod for pod in pods if (node := known.get(pod.name)) is None or slurm_nodes.is_empty(node)]
+
+    def _known(self) -> Mapping[str, Node]:
+        """Slurm's nodes as they are right now."""
+        if self._view is None:
+            raise SeltzerError("Slurm can't be asked right now, so nothing is done that could cost a job")
+        return self._view.nodes
+
+    def _still_true(self, action: OnSlurm) -> OnSlurm:
+        """The action without the nodes that somebody else has changed since it was planned: theirs is kept."""
+        if not _needs_view(action):
+            return action
+        known = self._known()
+        kept = (name for name in action.names if (node := known.get(name)) and _is_due(action, node))
+        return replace(action, names=tuple(kept))
 
     async def _set_finalizer(self, present: bool) -> None:
         metadata = self._subject.item.metadata
@@ -201,12 +220,31 @@ class Actor:
     async def _on_slurm(self, action: OnSlurm) -> None:
         if self._link is None:
             raise SeltzerError("Slurm can't be asked")
+        action = self._still_true(action)
+        if not action.names:
+            return
         call = _call(action)
         outcome = await self._link.write(type(action).__name__, call)
         if outcome is not None and outcome.failed:
             name, why = next(iter(sorted(outcome.failed.items())))
             more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
             raise SeltzerError(f"{name}{more}: {why}")
+
+
+def _is_due(action: OnSlurm, node: Node) -> bool:
+    """Whether an action is still what this node needs."""
+    match action:
+        case DrainNodes():
+            return not node.drained
+        case ResumeNodes():
+            return slurm_nodes.drained_by_us(node)
+        case DownNodes(_, reason):
+            return not slurm_nodes.drained_by_others(node) or node.reason == reason
+    return True
+
+
+def _needs_view(action: Action) -> bool:
+    return isinstance(action, DrainNodes | ResumeNodes | DownNodes) or (isinstance(action, DeletePods) and action.ask)
 
 
 def _call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]:
@@ -226,18 +264,18 @@ def _call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]
 
 
 def _stages(actions: Iterable[Action]) -> list[list[Action]]:
-    """Inputs, then workloads; the finalizer is removed last of all."""
+    """Inputs, then what needs them; the finalizer is removed last of all."""
     inputs: list[Action] = []
-    workloads: list[Action] = []
+    later: list[Action] = []
     last: list[Action] = []
     for action in actions:
         if isinstance(action, SetFinalizer) and not action.present:
             last.append(action)
-        elif isinstance(action, Apply | Create) and action.manifest["kind"] in _WORKLOADS:
-            workloads.append(action)
+        elif isinstance(action, Apply | Create) and action.manifest["kind"] in _LATER:
+            later.append(action)
         else:
             inputs.append(action)
-    return [stage for stage in (inputs, workloads, last) if stage]
+    return [stage for stage in (inputs, later, last) if stage]
 
 
 async def _if_there(call: Awaitable[Any]) -> None:

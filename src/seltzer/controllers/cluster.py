@@ -63,8 +63,7 @@ class ClusterController:
         if done.failures:
             raise refused(done.failures)
         # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
-        waiting = plan.deleted(cluster) and seen.slurmds > 0
-        return After(5.0) if waiting else Done()
+        return After(5.0) if plan.deleted(cluster) and plan.obstacle(seen) else Done()
 
     def _link(self, cluster: SlurmCluster) -> Link | None:
         """From when there is somebody to ask: whoever asks earlier waits for ten seconds."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import datetime
 
-from seltzer.api.labels import EPOCH
+from seltzer.api.labels import EPOCH, PHASE, STARTED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
@@ -50,6 +52,17 @@ def slurm(world: World, key: Key, link: Link | None, *, with_our_writes: bool = 
     return Slurm(None, gone=_is_gone(world, key, link))
 
 
+def controller_started(world: World, key: Key) -> float | None:
+    """When the slurmctld that runs was started, if its guard tells."""
+    cluster = world.clusters.get(key)
+    lease = world.leases.get(Key(key.namespace, names.controller(cluster))) if cluster else None
+    told = lease.metadata.annotations if lease else {}
+    try:
+        return datetime.fromisoformat(told[STARTED]).timestamp() if told.get(PHASE) == "running" else None
+    except (KeyError, ValueError):
+        return None
+
+
 def _is_gone(world: World, key: Key, link: Link | None) -> bool:
     """Whether there is certainly no slurmctld, so that there is no job to lose. Three ways lead there:
 
@@ -74,4 +87,5 @@ def _is_gone(world: World, key: Key, link: Link | None) -> bool:
         return False
     if world.deployments.get(name) is None and not controllers:
         return True
-    return link is not None and link.unknown_for >= GONE_AFTER
+    since = datetime.fromisoformat(cluster.metadata.deletion_timestamp).timestamp()
+    return time.time() - since >= GONE_AFTER and (link is None or link.unknown_for >= GONE_AFTER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import Mapping
 
@@ -28,7 +29,7 @@ from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
 from seltzer.plan import nodeset as plan
 from seltzer.plan import nodeset_status
-from seltzer.plan.actions import Action, Apply, CreatePods, OnSlurm
+from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
 from seltzer.plan.membership import cluster_key
 from seltzer.plan.nodeset import Decision, Observation
 from seltzer.slurm.errors import SlurmError
@@ -61,6 +62,8 @@ class NodeSetController:
         link = self._links.get(cluster_key(nodeset))
         if link and not await _has_read_its_writes(link):
             return After(_SOON)
+        if link and link.view is not None and self._is_choosing(nodeset):
+            await link.fresh()
         seen = await self._observe(nodeset, link)
         decision = plan.decide(seen)
         done = await self._actor(nodeset, link).act([*self._support(nodeset, decision), *decision.actions])
@@ -72,7 +75,9 @@ class NodeSetController:
         if done.failures:
             raise refused(done.failures)
         if link and any(isinstance(action, OnSlurm) for action in done.done):
-            return After(_AT_ONCE if await link.fresh() else _SOON)
+            # Jobs that are taken off a node need a moment.
+            patience = any(isinstance(action, KillJobs | DownNodes) for action in done.done)
+            return After(_AT_ONCE if await link.fresh() and not patience else _SOON)
         return After(1.0) if decision.timed else Done()
 
     def _actor(self, nodeset: NodeSet, link: Link | None) -> Actor:
@@ -102,6 +107,7 @@ class NodeSetController:
             slurm=slurm,
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
+            controller_started=members.controller_started(world, where),
         )
         return await self._with_jobs(await _with_deadlines(seen, link), link)
 
@@ -125,6 +131,10 @@ class NodeSetController:
             if each.metadata.uid != nodeset.metadata.uid and not plan.deleted(each)
         ]
         return "" if any(nodeset_status.partition(each) == name for each in others) else name
+
+    def _is_choosing(self, nodeset: NodeSet) -> bool:
+        """Who goes is chosen by whom the jobs are on now: seconds ago, another node may have been the idle one."""
+        return len(self._world.pods.by("nodeset", str(key_of(nodeset)))) > nodeset.spec.replicas
 
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
@@ -162,8 +172,14 @@ async def _has_read_its_writes(link: Link) -> bool:
 
 
 def _is_owned(pod: Pod, nodeset: NodeSet) -> bool:
-    """Ours, and not of an earlier NodeSet of this name, nor made by hand with our labels."""
-    return any(owner.uid == nodeset.metadata.uid for owner in pod.metadata.owner_references)
+    """Ours, and not of an earlier NodeSet of this name, nor made by hand with our labels.
+
+    One without any owner is ours as well: whoever deletes a NodeSet with --cascade=orphan leaves its jobs running.
+    """
+    owners = pod.metadata.owner_references
+    if not owners:
+        return re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name) is not None
+    return any(owner.uid == nodeset.metadata.uid for owner in owners)
 
 
 async def _with_deadlines(seen: Observation, link: Link | None) -> Observation:

@@ -50,6 +50,10 @@ class _Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
 class Client:
     """One API server. `async with` it; safe to share between tasks.
 
@@ -175,8 +179,11 @@ class Client:
         grace_seconds: int | None = None,
         propagation: str | None = None,
         deadline: float = DEADLINE,
-    ) -> None:
-        """Delete one object, and with a uid or a resourceVersion only that very one (otherwise `Conflict`)."""
+    ) -> T | None:
+        """Delete one object, and with a uid or a resourceVersion only that very one (otherwise `Conflict`).
+
+        What is left of it while it goes, if the server tells.
+        """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "preconditions": {name: value for name, value in preconditions.items() if value} or None,
@@ -185,7 +192,8 @@ class Client:
         }
         content = {name: value for name, value in options.items() if value is not None}
         path = resource.path(namespace, name)
-        await self.call("DELETE", path, content=content, deadline=deadline, repeatable=uid is not None)
+        body = await self.call("DELETE", path, content=content, deadline=deadline, repeatable=uid is not None)
+        return _decode(body, resource.type) if _decode(body, _Kind).kind == resource.kind else None
 
     # --- the one way to the server --------------------------------------------------------------------------------
 

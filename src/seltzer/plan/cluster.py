@@ -16,8 +16,20 @@ from dataclasses import dataclass
 from seltzer.api.core import Deployment, Lease, PersistentVolumeClaim, Pod
 from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
+from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
-from seltzer.plan.actions import Action, Apply, Create, Delete, Manifest, Poke, SetFinalizer
+from seltzer.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    DeleteRecords,
+    DownNodes,
+    Manifest,
+    Poke,
+    SetFinalizer,
+)
+from seltzer.plan.nodes import MARK, OURS
 from seltzer.plan.removal import Slurm
 
 CONTROLLER, REST, LOGIN = "slurmctld", "slurmrestd", "login"
@@ -150,9 +162,14 @@ def _is_current(pod: Pod, candidate: Candidate) -> bool:
 
 
 def _verdict(pod: Pod) -> str:
-    """Slurm's own words on why it didn't start."""
-    ended = [status.state.terminated for status in pod.status.container_statuses]
-    return next((" ".join(each.message.split()) for each in ended if each and each.message.strip()), "")
+    """Slurm's own words on why it didn't start; how it ended, where it had none. Empty: the pod was taken away."""
+    for status in pod.status.container_statuses:
+        ended = status.state.terminated
+        if ended and ended.message.strip():
+            return " ".join(ended.message.split())
+        if ended and ended.reason and not pod.status.reason:
+            return f"{ended.reason}, exit code {ended.exit_code}"
+    return ""
 
 
 def _trials(seen: Observation, trial: Trial) -> list[Action]:
@@ -169,8 +186,12 @@ def _trials(seen: Observation, trial: Trial) -> list[Action]:
         elif not kube_pods.deleting(pod):
             metadata = pod.metadata
             actions.append(Delete("Pod", metadata.namespace, metadata.name, metadata.uid))
-    if needed and candidate and not running and trial.passed is None:
-        actions += [Apply(manifest) if manifest["kind"] != "Pod" else Create(manifest) for manifest in candidate.trial]
+    if needed and candidate and trial.passed is None:
+        # The pod may be there without what it mounts: it waits for that.
+        there = {each.name for each in seen.leftovers} if running else set()
+        inputs = [each for each in candidate.trial if each["kind"] != "Pod"]
+        actions += [Apply(each) for each in inputs if each["metadata"]["name"] not in there]
+        actions += [Create(each) for each in candidate.trial if each["kind"] == "Pod" and not running]
     if not needed:
         actions += seen.leftovers
     return actions
@@ -187,10 +208,39 @@ def _pokes(seen: Observation) -> list[Action]:
     ]
 
 
+def lingering(seen: Observation) -> list[str]:
+    """The nodes that Slurm has records of and that NodeSets have made."""
+    known = (seen.slurm.nodes or {}).values()
+    return sorted(node.name for node in known if node.comment.startswith(MARK) and slurm_nodes.is_dynamic(node))
+
+
+def obstacle(seen: Observation) -> str:
+    """What has to be over before the control plane of a deleted cluster goes."""
+    if seen.slurmds:
+        return f"{seen.slurmds} nodes are drained and removed first"
+    if seen.slurm.nodes is None and not seen.slurm.gone:
+        return (
+            "Slurm can't be asked whether its nodes are gone; without an answer it ends some minutes after its deletion"
+        )
+    if records := lingering(seen):
+        # They would be in the volume, and their names taken when a cluster comes back to it.
+        return f"the records of {len(records)} nodes are removed first"
+    return ""
+
+
+def _abandoned(seen: Observation) -> list[Action]:
+    """Records without pods. Their NodeSets remove them, and we do in case there is no such NodeSet any more."""
+    nodes = [node for node in (seen.slurm.nodes or {}).values() if node.name in lingering(seen)]
+    busy = sorted(node.name for node in nodes if node.occupied and node.base != "DOWN")
+    over = sorted(node.name for node in nodes if not node.occupied)
+    actions: list[Action] = [DownNodes(tuple(busy), f"{OURS}its pod is gone")] if busy else []
+    return [*actions, DeleteRecords(tuple(over))] if over else actions
+
+
 def _end(seen: Observation) -> list[Action]:
     """First the nodes, drained by their NodeSets; then everything that belongs to the cluster, by its owner."""
-    if seen.slurmds:
-        return []
+    if obstacle(seen):
+        return [] if seen.slurmds else _abandoned(seen)
     actions: list[Action] = []
     if seen.cluster.spec.controller.storage.on_delete == "delete" and seen.claim is not None:
         metadata = seen.claim.metadata

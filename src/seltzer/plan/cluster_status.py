@@ -14,7 +14,7 @@ from seltzer.plan import conditions
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import Happening
-from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Decision, Observation, deleted
+from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Decision, Observation, deleted, obstacle
 from seltzer.plan.conditions import Finding
 
 
@@ -47,8 +47,7 @@ def _reconciled(failures: Sequence[str]) -> Finding:
 
 def _ready(seen: Observation, parts: Sequence[Finding]) -> Finding:
     if deleted(seen.cluster):
-        words = f"{seen.slurmds} nodes are drained and removed first" if seen.slurmds else "its objects are going"
-        return Finding("Ready", "False", "Deleting", words)
+        return Finding("Ready", "False", "Deleting", obstacle(seen) or "its objects are going")
     controller, rest, login, config = parts
     if seen.active is None and not config.holds:
         return Finding("Ready", "False", f"Config{config.reason}", config.message)

@@ -9,6 +9,8 @@ from seltzer.slurm.models import Node
 
 # Every reason that we set begins with this. People's don't: the command line refuses it.
 OURS = "seltzer: "
+# The comment of every record that a NodeSet has made begins with this.
+MARK = "seltzer "
 
 _BROKEN = frozenset({"DOWN", "ERROR", "FAIL", "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN"})
 _OPEN = frozenset({"IDLE", "MIXED", "ALLOCATED"})

@@ -36,11 +36,14 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.choice import Pool
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodes import OURS
+from seltzer.plan.nodes import MARK, OURS
 from seltzer.plan.removal import Slurm, Steps, steps
 from seltzer.slurm.models import Node
 
-_MARK = "seltzer "
+# A pod is gone soon after its grace is over, unless nobody is there to end it.
+STUCK_SECONDS = 60.0
+# Every slurmd registers with a new slurmctld within a second or two.
+FORGOTTEN_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Observation:
     named: frozenset[str] | None = None
     # How many jobs wait in a partition that ends with this NodeSet, and are lost with it. None: unknown.
     queued: int | None = None
+    # Since when this slurmctld runs, by the clock of its machine.
+    controller_started: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,15 +105,16 @@ def decide(seen: Observation) -> Decision:
     victims = choice.surplus(pool, len(pool.pods) - target, seen.template)
     pool = _pool(seen, [pod for pod in pool.pods if pod not in victims])
     going = [pod for pod in seen.pods if kube_pods.deleting(pod) or kube_pods.finished(pod)]
-    returning = sum(choice.ordinal(pod.metadata.name) < target for pod in going)
+    returning = sum(choice.ordinal(pod.metadata.name) < target and not _is_stuck(pod, seen.now) for pod in going)
     missing = max(0, target - len(pool.pods))
     replacing: list[Pod] = []
     if not spec.update.paused and seen.verdict.accepted:
         budget = choice.max_unavailable(spec.update.max_unavailable, spec.replicas)
         replacing = choice.outdated(pool, seen.template, budget, missing)
     removal = _removal(seen, victims, replacing)
+    forgotten = _forgotten([pod for pod in pool.pods if pod not in replacing], seen)
     wanted = _free_names(seen, max(0, missing - returning))
-    actions = [*_ended(ended), *removal.actions, *_records(seen, _free_names(seen, missing))]
+    actions = [*_ended(ended), *removal.actions, *forgotten, *_records(seen, _free_names(seen, missing))]
     leaving = {pod.metadata.name for pod in (*victims, *replacing)}
     actions += _nodes([pod for pod in pool.pods if pod.metadata.name not in leaving], seen)
     if names := tuple(name for name in wanted if _may_create(name, seen)):
@@ -116,6 +122,7 @@ def decide(seen: Observation) -> Decision:
     if deleted(nodeset) and _all_gone(seen):
         actions.append(SetFinalizer(False))
     timed = bool(removal.unknown) or (bool(removal.busy) and spec.drain.timeout is not None) or _waits_to_end(seen)
+    timed = timed or bool(missing and going) or bool(_unregistered(pool.pods, seen))
     staying = tuple(pool.pods)
     return Decision(tuple(actions), staying, tuple(replacing), removal, target, missing, timed)
 
@@ -153,6 +160,33 @@ def _ended(pods: Sequence[Pod]) -> list[Action]:
     return [DeletePods(goners, ask=False)] if goners else []
 
 
+def _is_stuck(pod: Pod, now: float) -> bool:
+    """It should be gone for a while: its Kubernetes node doesn't answer. Its name isn't free, and isn't waited for."""
+    until = pod.metadata.deletion_timestamp
+    return until is not None and now - datetime.fromisoformat(until).timestamp() > STUCK_SECONDS
+
+
+def _unregistered(pods: Sequence[Pod], seen: Observation) -> list[Pod]:
+    """Pods whose slurmd runs and whom Slurm doesn't know."""
+    if seen.slurm.nodes is None:
+        return []
+    return [pod for pod in pods if kube_pods.ready(pod) and pod.metadata.name not in seen.slurm.nodes]
+
+
+def _forgotten(pods: Sequence[Pod], seen: Observation) -> list[Action]:
+    """slurmctld was killed before it had saved these nodes' records, and a slurmd doesn't register twice: start anew.
+
+    Only pods that were ready before slurmctld started: one that it didn't take for another reason isn't made again and
+    again.
+    """
+    started = seen.controller_started
+    if started is None or seen.now - started < FORGOTTEN_SECONDS:
+        return []
+    lost = [pod for pod in _unregistered(pods, seen) if kube_pods.ready_since(pod) < started]
+    goners = tuple(Goner(pod.metadata.name, pod.metadata.uid) for pod in lost)
+    return [DeletePods(goners, ask=True)] if goners else []
+
+
 def _free_names(seen: Observation, count: int) -> list[str]:
     """The names of the lowest ordinals that no pod has."""
     used = {pod.metadata.name for pod in seen.pods}
@@ -173,7 +207,9 @@ def _may_create(name: str, seen: Observation) -> bool:
     """
     if not seen.verdict.accepted or seen.template is None:
         return False
-    node = (seen.slurm.nodes or {}).get(name)
+    if seen.slurm.nodes is None:
+        return seen.slurm.gone  # no slurmctld has ever run, so it has no records
+    node = seen.slurm.nodes.get(name)
     return node is None or slurm_nodes.drained_by_others(node) or name in (seen.named or ())
 
 
@@ -191,7 +227,7 @@ def _is_ours(node: Node, seen: Observation) -> bool:
     """Another NodeSet of this name may have had the nodes, or have them now: the mark tells whose they are."""
     if node.comment == mark(seen.nodeset):
         return True
-    return seen.verdict.member and not node.comment.startswith(_MARK)
+    return seen.verdict.member and not node.comment.startswith(MARK)
 
 
 def orphaned(seen: Observation) -> list[Node]:
@@ -228,7 +264,7 @@ def _why_lost(node: Node) -> str:
 
 def mark(nodeset: NodeSet) -> str:
     """What the records of a NodeSet's nodes say."""
-    return f"{_MARK}{nodeset.metadata.namespace}/{nodeset.metadata.name}"
+    return f"{MARK}{nodeset.metadata.namespace}/{nodeset.metadata.name}"
 
 
 def _nodes(staying: Sequence[Pod], seen: Observation) -> list[Action]:
@@ -236,13 +272,19 @@ def _nodes(staying: Sequence[Pod], seen: Observation) -> list[Action]:
     known = [(pod, node) for pod in staying if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
     resume = sorted(node.name for _, node in known if slurm_nodes.drained_by_us(node))
     comment = mark(seen.nodeset)
-    new = sorted(node.name for pod, node in known if kube_pods.ready(pod) and node.comment != comment)
+    # A comment of somebody else stays: setting it has had the record saved as well.
+    unmarked = [node.name for pod, node in known if kube_pods.ready(pod) and _needs_mark(node, comment)]
+    new = sorted(unmarked)
     actions: list[Action] = []
     if resume:
         actions.append(ResumeNodes(tuple(resume)))
     if new:
         actions.append(MarkNodes(tuple(new), comment))
     return actions
+
+
+def _needs_mark(node: Node, mark: str) -> bool:
+    return not node.comment or (node.comment.startswith(MARK) and node.comment != mark)
 
 
 def _waits_to_end(seen: Observation) -> bool:

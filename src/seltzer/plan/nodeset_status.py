@@ -68,7 +68,8 @@ def _ready(seen: Observation, decision: Decision, available: int, failures: Sequ
         words = "Slurm can't be asked, so nothing is changed; see the conditions of the SlurmCluster"
         return Finding("Ready", "Unknown", "SlurmUnreachable", words)
     if available < decision.target:
-        why = "Updating" if decision.replacing else "Starting" if decision.missing else "NotAvailable"
+        starting = decision.missing or not all(kube_pods.ready(pod) for pod in decision.staying)
+        why = "Updating" if decision.replacing else "Starting" if starting else "NotAvailable"
         return no(why, f"{available} of {decision.target} nodes take jobs{_others(seen, decision)}")
     waiting = _waiting(seen, decision)
     return Finding("Ready", "True", "AllAvailable", f"{_all(available)}{f'; {waiting}' if waiting else ''}")

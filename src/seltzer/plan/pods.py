@@ -44,6 +44,12 @@ def ready(pod: Pod) -> bool:
     )
 
 
+def ready_since(pod: Pod) -> float:
+    """When it became ready, or ceased to be."""
+    times = [_seconds(each.last_transition_time) for each in pod.status.conditions if each.type == "Ready"]
+    return max(times, default=0.0)
+
+
 def never_started(pod: Pod) -> bool:
     """No container of it has ever run, so no job can have: it waits for a node, a volume or an image.
 

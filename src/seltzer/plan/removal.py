@@ -60,8 +60,9 @@ def steps(leaving: Sequence[Pod], slurm: Slurm, drain: Drain, reason: str, now: 
         actions.append(DeletePods(tuple(sorting.emptied), ask=True))
     if sorting.open:
         actions.append(DrainNodes(tuple(sorting.open), f"{OURS}{reason}"))
-    if sorting.overdue and drain.on_timeout == "requeue":
-        actions.append(DownNodes(tuple(sorting.overdue), f"{OURS}{reason}"))
+    up = [name for name in sorting.overdue if (slurm.nodes or {})[name].base != "DOWN"]
+    if up and drain.on_timeout == "requeue":
+        actions.append(DownNodes(tuple(up), f"{OURS}{reason}"))
     if sorting.overdue and drain.on_timeout == "kill":
         actions.append(KillJobs(tuple(sorting.overdue)))
     return Steps(tuple(actions), tuple(sorting.busy), tuple(sorting.overdue), tuple(sorting.unknown))

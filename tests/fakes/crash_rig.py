@@ -1,0 +1,161 @@
+"""An operator on the fakes that can crash behind any of its writes and is then started again, as Kubernetes would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.fakes.apiserver import FakeApiServer
+from tests.fakes.apiserver_state import Object
+from tests.fakes.apiserver_things import NODESETS, Item, until
+from tests.fakes.apiserver_writes import Write, Writes, changes
+from tests.fakes.kubelet_cluster import FakeCluster
+from tests.fakes.slurmrestd import FakeSlurmrestd
+
+from seltzer.build.images import Images
+from seltzer.controllers.link import Route
+from seltzer.controllers.operator import Operator
+from seltzer.kube.client import Client
+from seltzer.kube.resource import Resource
+
+CLUSTERS = Resource("seltzer.dev", "v1alpha1", "slurmclusters", "SlurmCluster", Item)
+PORTS = (6816, 6817, 6820)
+
+
+class Rig:
+    """A user, an operator, and everything around them."""
+
+    def __init__(self, server: FakeApiServer, slurm: FakeSlurmrestd, user: Client, writes: Writes) -> None:
+        self._server = server
+        self.slurm = slurm
+        self._user = user
+        self._writes = writes
+        self._term: asyncio.Task[None] | None = None
+        self.starts = 0
+
+    # --- the operator ---------------------------------------------------------------------------------------------
+
+    async def operate(self) -> None:
+        """Run the operator, again whenever it has crashed."""
+        while True:
+            self.starts += 1
+            self._term = asyncio.create_task(self._lead())
+            try:
+                await asyncio.wait([self._term])
+            finally:
+                self._term.cancel()
+            self._writes.restarted()
+
+    async def _lead(self) -> None:
+        route = Route(fixed=dict.fromkeys(PORTS, self.slurm.url))
+        async with Client(self._server.config()) as client:
+            await Operator(client, route, lambda: None, Images(), settle=0.0).run()
+
+    def break_at(self, number: int, *, crash: bool, lost_answer: bool) -> None:
+        """Behind the number-th write from now the operator crashes, or the answer is lost, or both."""
+        self._writes.all.clear()
+        if number and crash:
+            self._writes.crash_after(number, self._crash, lost_answer=lost_answer)
+        elif number:
+            self._writes.lose_answer(number)
+
+    def _crash(self, _: Write) -> None:
+        assert self._term
+        self._term.cancel()
+
+    @property
+    def was_hit(self) -> bool:
+        return not self._writes.pending
+
+    def written(self) -> list[Write]:
+        return [write for write in self._writes.all if changes(write)]
+
+    # --- the user -------------------------------------------------------------------------------------------------
+
+    async def apply(self, resource: Resource[Any], name: str, spec: dict[str, Any]) -> None:
+        metadata = {"name": name, "namespace": "ns"}
+        await self._user.apply(resource, {"metadata": metadata, "spec": spec}, manager="user")
+
+    async def cluster(self, **spec: Any) -> None:
+        await self.apply(CLUSTERS, "demo", spec)
+
+    async def nodeset(self, **spec: Any) -> None:
+        await self.apply(NODESETS, "cpu", {"clusterRef": {"name": "demo"}, **spec})
+
+    async def delete(self, resource: Resource[Any], name: str) -> None:
+        await self._user.delete(resource, name, "ns")
+
+    # --- what there is --------------------------------------------------------------------------------------------
+
+    def pods(self) -> dict[str, Object]:
+        """The slurmd pods by name."""
+        found = self._server.state.items("", "pods")
+        return {id_.name: pod for id_, pod in found if "seltzer.dev/nodeset" in pod["metadata"].get("labels", {})}
+
+    def ready(self, plural: str, name: str) -> bool:
+        for id_, item in self._server.state.items("seltzer.dev", plural):
+            if id_.name == name:
+                status, generation = item.get("status", {}), item["metadata"].get("generation")
+                told = {each["type"]: each for each in status.get("conditions", [])}
+                ready = told.get("Ready", {})
+                return bool(ready.get("status") == "True" and ready.get("observedGeneration") == generation)
+        return False
+
+    def config(self) -> str:
+        """The slurm.conf that is rolled out."""
+        for id_, item in self._server.state.items("", "configmaps"):
+            if id_.name == "demo-config":
+                return str(item["data"]["slurm.conf"])
+        return ""
+
+    def trials(self) -> list[str]:
+        return [name for name in self.kinds() if "/demo-trial-" in name]
+
+    def is_quiet(self) -> bool:
+        """The records are marked, so nothing of the beginning is left to be written."""
+        return all(node.get("comment") for node in self.slurm.nodes.values())
+
+    def kinds(self) -> list[str]:
+        """Everything that there is, by kind and name, without what Kubernetes makes by itself."""
+        found = [f"{id_.plural}/{id_.name}" for id_, _ in self._server.state.everything()]
+        return sorted(name for name in found if name.split("/")[0] not in ("events", "nodes"))
+
+    def picture(self) -> dict[str, Any]:
+        """What a person would compare: objects, pods and what they are made from, nodes and their states."""
+        return {
+            "objects": [name for name in self.kinds() if not name.startswith("pods/demo-")],
+            "templates": {name: pod["metadata"]["labels"]["seltzer.dev/template"] for name, pod in self.pods().items()},
+            "nodes": {name: sorted(node["state"]) for name, node in self.slurm.nodes.items()},
+            "ready": [self.ready("slurmclusters", "demo"), self.ready("nodesets", "cpu")],
+        }
+
+    async def until(self, what: str, ask: Callable[[], bool]) -> None:
+        async def asked() -> bool:
+            return ask()
+
+        try:
+            await until(what, asked)
+        except AssertionError as error:
+            told = "\n".join(map(str, self.written()))
+            raise AssertionError(f"{error}; {self.picture()}; written:\n{told}") from None
+
+
+@asynccontextmanager
+async def rigged() -> AsyncIterator[Rig]:
+    """A rig whose operator runs."""
+    writes = Writes()
+    async with (
+        FakeApiServer(writes=writes) as server,
+        FakeSlurmrestd(writes=writes) as slurm,
+        FakeCluster(server.state, slurm),
+        Client(server.config("user")) as user,
+    ):
+        rig = Rig(server, slurm, user, writes)
+        operating = asyncio.create_task(rig.operate())
+        try:
+            yield rig
+        finally:
+            operating.cancel()
+            await asyncio.gather(operating, return_exceptions=True)
