@@ -6,26 +6,21 @@ Both are asked from the host, through the sandbox's forwarder and kubectl's port
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 import aiohttp
 import uvloop
 from bench.rows import Row, report
 from msgspec import field
+from tests.harness import Cluster, Sandbox, succeed
 
 from seltzer.api.core import View
 from seltzer.kube.client import Client
 from seltzer.kube.config import Config, from_kubeconfig
 from seltzer.kube.resource import Resource
-from seltzer.progress import Progress
-from seltzer.sandbox import commands, demo
-from seltzer.sandbox.cluster import Sandbox
-from seltzer.sandbox.demo.cluster import DemoCluster
 from seltzer.slurm.client import SlurmClient
 from seltzer.slurm.http import Http
 from seltzer.slurm.token import TokenSource, sign
@@ -119,32 +114,19 @@ async def slurm(url: str, key: bytes) -> list[Row]:
         await client.delete(NODES)
 
 
-@contextmanager
-def forwarded(sandbox: Sandbox) -> Iterator[str]:
-    command = [str(sandbox.binaries / "kubectl"), f"--kubeconfig={sandbox.layout.kubeconfig}", "-n", demo.NAMESPACE]
-    process = subprocess.Popen(
-        [*command, "port-forward", "service/slurmrestd", ":6820"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout
-        yield f"http://{process.stdout.readline().split()[2]}"
-    finally:
-        process.kill()
-
-
 def main() -> None:
-    with Progress() as progress:
-        commands.up(progress, NAME, None, None)
-        sandbox = commands.find(NAME)
-        DemoCluster(sandbox).bring_up(progress)
     try:
-        rows = uvloop.run(kube(from_kubeconfig([sandbox.layout.kubeconfig])))
-        secret = sandbox.api().get(f"/api/v1/namespaces/{demo.NAMESPACE}/secrets/{demo.KEYS}")
-        assert secret
-        with forwarded(sandbox) as url:
-            rows += uvloop.run(slurm(url, base64.b64decode(secret["data"]["jwt_hs256.key"])))
+        succeed("sandbox", "up", "--name", NAME)
+        sandbox = Sandbox(NAME)
+        rows = uvloop.run(kube(from_kubeconfig([Path(sandbox.kubeconfig)])))
+        sandbox.seltzer("install")
+        cluster = Cluster(sandbox, "bench", "demo")
+        cluster.create()
+        cluster.wait_ready()
+        with sandbox.forward(f"service/{cluster.name}-slurmrestd", 6820, cluster.namespace) as address:
+            rows += uvloop.run(slurm(f"http://{address}", cluster.key()))
     finally:
-        commands.down(NAME)
+        succeed("sandbox", "down", "--name", NAME)
     report(rows)
 
 

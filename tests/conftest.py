@@ -7,12 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from tests.harness import Sandbox, seltzer, succeed
+from tests.harness import Cluster, Sandbox, seltzer, succeed
 
-from seltzer.sandbox import commands
-from seltzer.sandbox.demo.cluster import DemoCluster
-
-NAME = "e2e"
+# Runs side by side need a sandbox each.
+NAME = os.environ.get("SELTZER_TEST_SANDBOX", "e2e")
 
 # No test depends on how fast the machine is, those that Hypothesis drives included.
 _usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
@@ -31,14 +29,38 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture
 def spare() -> Iterator[str]:
     """The name of a sandbox that isn't there, before or after the test."""
-    name = "e2e-spare"
+    name = f"{NAME}-spare"
     seltzer("sandbox", "down", "--name", name)
     yield name
     seltzer("sandbox", "down", "--name", name)
 
 
 @pytest.fixture(scope="session")
-def slurm(sandbox: Sandbox) -> DemoCluster:
-    """Real Slurm on the sandbox, with two compute nodes."""
-    succeed("demo", "--name", sandbox.name)
-    return DemoCluster(commands.find(sandbox.name))
+def installed(sandbox: Sandbox) -> Sandbox:
+    """The sandbox with Seltzer's operator on it, as `seltzer install` leaves it."""
+    sandbox.seltzer("install")
+    return sandbox
+
+
+@pytest.fixture(scope="module")
+def unattended(sandbox: Sandbox) -> Iterator[Sandbox]:
+    """The sandbox while no operator acts on what tests write. Clusters that are there go on running."""
+    system = ("--namespace", "seltzer-system")
+    operator = ("deployment/seltzer-operator", *system)
+    there = sandbox.kubectl("get", *operator, check=False).code == 0
+    if there:
+        sandbox.kubectl("scale", *operator, "--replicas=0")
+        sandbox.kubectl("wait", "--for=delete", "pods", "--all", *system, "--timeout=60s")
+    yield sandbox
+    if there:
+        sandbox.kubectl("scale", *operator, "--replicas=2")
+        sandbox.kubectl("rollout", "status", *operator, "--timeout=60s")
+
+
+@pytest.fixture(scope="session")
+def slurm(installed: Sandbox) -> Cluster:
+    """Real Slurm with the nodes cpu-0 and cpu-1, for tests that leave these as they were. It goes with the sandbox."""
+    cluster = Cluster(installed, "slurm-contract", "demo")
+    cluster.create(cpu={"replicas": 2})
+    cluster.wait_ready()
+    return cluster

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
+
+from seltzer.sandbox import commands
+from seltzer.slurm.token import sign
 
 T = TypeVar("T")
 SELTZER = Path(sys.executable).with_name("seltzer")
 COMMAND_DEADLINE = 300.0
+REST_API = "v0.0.45"
 
 
 @dataclass(frozen=True)
@@ -62,10 +69,66 @@ class Sandbox:
     def __init__(self, name: str) -> None:
         self.name = name
         status = json.loads(self.command("status", "--output", "json"))
-        self._kubectl = [status["kubectl"], f"--kubeconfig={status['kubeconfig']}"]
+        self.kubeconfig: str = status["kubeconfig"]
+        self._kubectl = [status["kubectl"], f"--kubeconfig={self.kubeconfig}"]
 
     def command(self, *words: str) -> str:
         return succeed("sandbox", *words, "--name", self.name)
+
+    def seltzer(self, *words: str, check: bool = True, deadline: float = COMMAND_DEADLINE) -> Answer:
+        """The command, as it is for a user whose kubeconfig leads here and who has kubectl on the PATH."""
+        path = f"{Path(self._kubectl[0]).parent}:{os.environ['PATH']}"
+        answer = seltzer(*words, env={"KUBECONFIG": self.kubeconfig, "PATH": path}, deadline=deadline)
+        assert not check or answer.code == 0, f"seltzer {' '.join(words)}: {answer.stderr}{answer.stdout}"
+        return answer
+
+    def processes_of(self, pod: str, namespace: str, word: str) -> list[int]:
+        """The processes of a pod with this word on their command line, as this machine knows them."""
+        uid = self.get("pod", pod, "--namespace", namespace)["metadata"]["uid"]
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has just ended
+                ours = f"pod{uid}" in (folder / "cgroup").read_text()
+                if ours and word in (folder / "cmdline").read_text().split("\0"):
+                    found.append(int(folder.name))
+        return found
+
+    def command_words(self) -> list[str]:
+        """kubectl, with what leads it here."""
+        return list(self._kubectl)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a user has whose kubeconfig leads here: kubectl, seltzer and kubectl-slurm are on the PATH."""
+        path = f"{Path(self._kubectl[0]).parent}:{SELTZER.parent}:{os.environ['PATH']}"
+        return {**os.environ, "KUBECONFIG": self.kubeconfig, "PATH": path}
+
+    def shell(self, script: str, stdin: str | None = None, deadline: float = COMMAND_DEADLINE) -> Answer:
+        """What a user types into bash, on this machine."""
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", script],
+            input=stdin or "",
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=deadline,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def forward(self, target: str, port: int, namespace: str) -> Iterator[str]:
+        """Where a port of a pod or Service can be reached on this machine, such as 127.0.0.1:41234."""
+        words = ["--namespace", namespace, "port-forward", target, f":{port}"]
+        forward = subprocess.Popen([*self._kubectl, *words], stdout=subprocess.PIPE, text=True)
+        try:
+            assert forward.stdout
+            line = forward.stdout.readline()  # Forwarding from 127.0.0.1:41234 -> 6820
+            assert line.startswith("Forwarding from"), line
+            yield line.split()[2]
+        finally:
+            forward.kill()
+            forward.communicate()
 
     def kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> Answer:
         done = subprocess.run(
@@ -110,6 +173,235 @@ class Sandbox:
 
     def exec(self, pod: str, *words: str, check: bool = True) -> Answer:
         return self.kubectl("exec", pod, "--", *words, check=check)
+
+
+class Cluster:
+    """A SlurmCluster in a namespace of its own, as its users see it: by its objects, its login pod and its REST API.
+
+    Needs the fixture `installed`. A test makes one like this::
+
+        cluster = Cluster(installed, "scale-in", "demo")
+        cluster.create(cpu={"replicas": 2})
+        cluster.wait_ready()
+        assert cluster.login("srun", "-N2", "hostname").split() ...
+        cluster.delete()
+    """
+
+    def __init__(self, sandbox: Sandbox, namespace: str, name: str) -> None:
+        self.sandbox, self.namespace, self.name = sandbox, namespace, name
+
+    def create(self, spec: Mapping[str, Any] | None = None, **nodesets: Mapping[str, Any]) -> None:
+        """Apply the namespace, the SlurmCluster and NodeSets by name, each with its spec; `clusterRef` is added."""
+        labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+        metadata = {"name": self.namespace, "labels": labels}
+        self.sandbox.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        self.apply(
+            self._manifest("SlurmCluster", self.name, spec or {}),
+            *(
+                self._manifest("NodeSet", name, {"clusterRef": {"name": self.name}, **its})
+                for name, its in nodesets.items()
+            ),
+        )
+
+    def create_from(self, file: Path) -> None:
+        """Apply the namespace, and a file that a user could have written."""
+        self.sandbox.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        self.kubectl("apply", "-f", str(file))
+
+    def _manifest(self, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        return {"apiVersion": "seltzer.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """Any objects, into the cluster's namespace."""
+        self.sandbox.apply(*manifests, namespace=self.namespace)
+
+    def kubectl(self, *words: str, check: bool = True) -> Answer:
+        """kubectl in the cluster's namespace."""
+        return self.sandbox.kubectl("--namespace", self.namespace, *words, check=check)
+
+    def seltzer(self, *words: str, check: bool = True) -> Answer:
+        """The `seltzer` command in the cluster's namespace."""
+        return self.sandbox.seltzer("--namespace", self.namespace, *words, check=check)
+
+    def wait_ready(self, deadline: float = 120.0) -> None:
+        """Wait until the SlurmCluster and all its NodeSets are Ready as they are now."""
+        end = time.monotonic() + deadline
+        for what in (f"slurmcluster/{self.name}", *(f"nodeset/{name}" for name in self.nodesets())):
+            self.wait(what, "Ready", deadline=max(1.0, end - time.monotonic()))
+
+    def wait(self, what: str, condition: str, status: str = "True", deadline: float = 120.0) -> None:
+        """Wait for a condition of an object such as nodeset/cpu; fail with what `seltzer status` says."""
+        words = ("wait", f"--for=condition={condition}={status}", what, f"--timeout={deadline:.0f}s")
+        if self.kubectl(*words, check=False).code:
+            said = self.seltzer("status", self.name, check=False)
+            raise AssertionError(
+                f"{what} isn't {condition}={status} after {deadline:.0f} s\n{said.stdout}{said.stderr}"
+            )
+
+    def run(self, *command: str, user: str = "user") -> Answer:
+        """Run a command on a login pod, in that user's home."""
+        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
+        words = (*become, "sh", "-c", 'cd && exec "$@"', "sh", *command)
+        login = f"deployment/{self.name}-login"
+        return self.kubectl("exec", login, "--container=login", "--", *words, check=False)
+
+    def login(self, *command: str, user: str = "user") -> str:
+        """What a command on a login pod prints; fails where the command does."""
+        answer = self.run(*command, user=user)
+        assert answer.code == 0, f"{' '.join(command)[:200]}: {answer.stderr}"
+        return answer.stdout
+
+    def sbatch(self, script: str, *options: str) -> str:
+        """Submit a shell script as a batch job; its ID."""
+        return self.login("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").strip()
+
+    def get(self, what: str) -> dict[str, Any]:
+        """An object of the namespace, such as pod/cpu-0; empty when there is none."""
+        answer = self.kubectl("get", what, "--ignore-not-found", "--output=json")
+        found: dict[str, Any] = json.loads(answer.stdout or "{}")
+        return found
+
+    def nodeset(self, name: str) -> dict[str, Any]:
+        return self.get(f"nodeset/{name}")
+
+    def nodesets(self) -> list[str]:
+        """The names of the NodeSets in the cluster's namespace that belong to it."""
+        found = self.get("nodesets").get("items", [])
+        return [each["metadata"]["name"] for each in found if each["spec"]["clusterRef"]["name"] == self.name]
+
+    def status(self) -> dict[str, Any]:
+        """The SlurmCluster's own."""
+        found: dict[str, Any] = self.get(f"slurmcluster/{self.name}").get("status", {})
+        return found
+
+    def condition(self, what: str, kind: str) -> dict[str, Any]:
+        """A condition of an object such as slurmcluster/demo: status, reason, message; empty when there is none."""
+        conditions = self.get(what).get("status", {}).get("conditions", [])
+        return next((each for each in conditions if each["type"] == kind), {})
+
+    def patch(self, kind: str, name: str, patch: Mapping[str, Any]) -> None:
+        """Change an object with a merge patch, such as {"spec": {"replicas": 3}}."""
+        self.kubectl("patch", kind, name, "--type=merge", f"--patch={json.dumps(patch)}")
+
+    def pods(self, nodeset: str | None = None) -> dict[str, dict[str, Any]]:
+        """The pods that aren't being deleted, by name: those of a NodeSet, or all of the cluster's."""
+        more = f",seltzer.dev/nodeset={nodeset}" if nodeset else ""
+        found = self.sandbox.pods(f"seltzer.dev/cluster={self.name}{more}", self.namespace)
+        return {pod["metadata"]["name"]: pod for pod in found}
+
+    def slurm_nodes(self) -> dict[str, str]:
+        """Slurm's nodes by name, each with its whole state, such as IDLE+DRAIN+DYNAMIC_NORM."""
+        lines = self.login("scontrol", "--oneliner", "show", "nodes").splitlines()
+        words = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
+        return {each["NodeName"]: each["State"] for each in words if "NodeName" in each}
+
+    def jobs(self) -> dict[str, str]:
+        """The state of every job that slurmctld still knows, by its ID: RUNNING, COMPLETED and so on."""
+        lines = self.login("squeue", "--noheader", "--states=all", "--format=%i %T").splitlines()
+        return dict(line.split() for line in lines)
+
+    def wait_for_job(self, job: str, state: str, deadline: float = 60.0) -> None:
+        until(f"job {job} is {state}", lambda: self.jobs().get(job) == state, deadline)
+
+    def scale(self, nodeset: str, replicas: int) -> None:
+        self.kubectl("scale", f"nodeset/{nodeset}", f"--replicas={replicas}")
+
+    def hold(self, *options: str) -> str:
+        """Start a batch job that runs until `release`; its ID, once it runs."""
+        job = self.sbatch("trap 'kill $!; exit 0' USR1; sleep 900 & wait", *options)
+        self.wait_for_job(job, "RUNNING")
+        return job
+
+    def release(self, job: str) -> None:
+        """Let a job of `hold` end well, and wait until it has."""
+        self.login("scancel", "--batch", "--signal=USR1", job)
+        self.wait_for_job(job, "COMPLETED")
+
+    def job(self, job: str) -> dict[str, str]:
+        """slurmctld's record of a job: JobState, Restarts, NodeList and so on."""
+        return _fields(self.login("scontrol", "--oneliner", "show", "job", job))
+
+    def slurm_node(self, name: str) -> dict[str, str]:
+        """slurmctld's record of a node: State, ActiveFeatures and so on; empty when it has none."""
+        answer = self.run("scontrol", "--oneliner", "show", "node", name)
+        return _fields(answer.stdout) if answer.code == 0 else {}
+
+    def told(self, kind: str, name: str) -> dict[str, str]:
+        """The Events of an object as `kubectl describe` shows them: the last message of each reason."""
+        about = [each for each in self.events() if each["involvedObject"]["kind"] == kind]
+        return {each["reason"]: each["message"] for each in about if each["involvedObject"]["name"] == name}
+
+    def configure(self, config: Mapping[str, str | None]) -> dict[str, Any]:
+        """Change files of spec.config (None removes one); the condition ConfigValid once the operator is done."""
+        self.patch("slurmcluster", self.name, {"spec": {"config": config}})
+        return self.config_settled()
+
+    def config_settled(self, deadline: float = 90.0) -> dict[str, Any]:
+        """The condition ConfigValid once it is about the cluster as it is now, and nothing is under way any more."""
+
+        def settled() -> dict[str, Any] | None:
+            found = self.get(f"slurmcluster/{self.name}")
+            conditions = found.get("status", {}).get("conditions", [])
+            valid: dict[str, Any] = next((each for each in conditions if each["type"] == "ConfigValid"), {})
+            current = valid.get("observedGeneration") == found["metadata"]["generation"]
+            return valid if current and valid["reason"] not in ("Trying", "RollingOut") else None
+
+        return until("the configuration is settled", settled, deadline)
+
+    def setting(self, key: str) -> str:
+        """What Slurm says about a key of slurm.conf, asked on a login pod."""
+        lines = (line.partition("=") for line in self.login("scontrol", "show", "config").splitlines())
+        return next((value.strip() for name, _, value in lines if name.strip() == key), "")
+
+    def manifest(self, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A SlurmCluster or a NodeSet, for `apply`."""
+        return self._manifest(kind, name, spec)
+
+    def in_controller(self, *command: str, check: bool = True) -> Answer:
+        """Run a command beside slurmctld."""
+        return self.kubectl("exec", f"deployment/{self.name}-slurmctld", "--", *command, check=check)
+
+    def slurmctld(self) -> str:
+        """Which slurmctld process it is: its pod, its pid and when it started."""
+        ask = "hostname -i; ps --ppid 1 -o pid=,lstart=,args= | grep slurmctld"
+        return " ".join(self.in_controller("sh", "-c", ask).stdout.split())
+
+    def events(self) -> list[dict[str, Any]]:
+        """The Events of the namespace, the oldest first: reason, message, involvedObject."""
+        words = ("get", "events", "--sort-by=.metadata.creationTimestamp", "--output=json")
+        found: list[dict[str, Any]] = json.loads(self.kubectl(*words).stdout)["items"]
+        return found
+
+    def key(self) -> bytes:
+        """The key that signs tokens for slurmrestd."""
+        return base64.b64decode(self.get(f"secret/{self.name}-keys")["data"]["jwt_hs256.key"])
+
+    def rest(self, path: str, user: str = "user", key: bytes | None = None) -> dict[str, Any]:
+        """GET from slurmrestd as that user, such as nodes/, with a token signed by the cluster's key or another."""
+        headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": sign(key or self.key(), user)}
+        service = f"/api/v1/namespaces/{self.namespace}/services/{self.name}-slurmrestd:6820/proxy"
+        api = commands.find(self.sandbox.name).api()
+        code, body = api.call("GET", f"{service}/slurm/{REST_API}/{path}", headers=headers)
+        found: dict[str, Any] = json.loads(body)
+        # Slurm reports errors in the body, whatever the status says.
+        assert code == HTTPStatus.OK and not found.get("errors"), f"slurmrestd answered with {code}: {found}"
+        return found
+
+    def delete(self, deadline: float = 120.0) -> None:
+        """Cancel all jobs, delete the SlurmCluster and the NodeSets, then the namespace, and wait until all is gone."""
+        self.run("scancel", "--state=PENDING", user="root")
+        self.run("scancel", "--state=RUNNING", user="root")
+        self.kubectl("delete", "slurmclusters,nodesets", "--all", f"--timeout={deadline:.0f}s", check=False)
+        left = self.get("slurmclusters,nodesets").get("items", [])
+        assert not left, f"not deleted after {deadline:.0f} s: {json.dumps(left, indent=1)}"
+        # What is left would take its grace; a test that is over has no patience.
+        self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        self.sandbox.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", f"--timeout={deadline:.0f}s")
+
+
+def _fields(line: str) -> dict[str, str]:
+    """Key=Value pairs as `scontrol --oneliner` prints them."""
+    return dict(word.partition("=")[::2] for word in line.split())
 
 
 def pod(name: str, command: str, node: str | None = None, **spec: Any) -> dict[str, Any]:

@@ -96,6 +96,12 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
         await install(client, crd.manifests())
         namespace = f"contract-{uuid4().hex[:8]}"
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+        async def furnished() -> bool:
+            return bool((await client.list_all(MAPS, namespace)).items)
+
+        # Kubernetes puts a ConfigMap into every namespace, a moment later: to a watch it would be one event too many.
+        await until("the namespace has what Kubernetes puts into it", furnished)
         try:
             yield Rig(client, namespace)
         finally:

@@ -10,7 +10,8 @@ import base64
 import random
 from collections.abc import Iterator
 
-from seltzer.sandbox.demo.cluster import DemoCluster
+from tests.harness import Cluster
+
 from seltzer.slurm.conf import Conf, ConfError, Include, Line, parse, render
 
 START = [("ClusterName", "x"), ("SlurmctldHost", "localhost")]
@@ -28,7 +29,7 @@ STATE = 'error: Bad value "'
 PIECES = ["a", "b", "K", "=", " ", "\t", "\\", "\\", "#", '"', '"', "'", "é", ",", "[", "%s", "$HOME", "K=v", "\u00a0"]
 
 
-def answers(slurm: DemoCluster, files: list[str]) -> Iterator[str]:
+def answers(slurm: Cluster, files: list[str]) -> Iterator[str]:
     """What Slurm said to each file; 400 files of this size fit into one command."""
     for at in range(0, len(files), 400):
         encoded = [base64.b64encode(text.encode()).decode() for text in files[at : at + 400]]
@@ -65,13 +66,13 @@ def writable(values: Iterator[str], how_many: int) -> list[str]:
     return found
 
 
-def test_slurm_reads_back_any_value_that_is_written(slurm: DemoCluster) -> None:
+def test_slurm_reads_back_any_value_that_is_written(slurm: Cluster) -> None:
     values = writable(soups(1, PIECES), 200)
     files = [render(Conf.of([*START, ("AuthType", value)]), "a comment \\") for value in values]
     assert list(map(auth_type, answers(slurm, files))) == values
 
 
-def test_slurm_reads_back_any_value_among_other_pairs(slurm: DemoCluster) -> None:
+def test_slurm_reads_back_any_value_among_other_pairs(slurm: Cluster) -> None:
     values = writable(soups(2, PIECES), 150)
     others = [(("Nodes", "ALL"), ("AllowAccounts", other)) for other in values[1:] + values[:1]]
     files = [
@@ -81,7 +82,7 @@ def test_slurm_reads_back_any_value_among_other_pairs(slurm: DemoCluster) -> Non
     assert [between(answer, STATE, '" for State\n') for answer in answers(slurm, files)] == values
 
 
-def test_we_read_any_line_as_slurm_does(slurm: DemoCluster) -> None:
+def test_we_read_any_line_as_slurm_does(slurm: Cluster) -> None:
     pieces = soups(3, [*PIECES, "\n", "\\\n", "\\ \n", "\r", " # "])
     texts = [f"AuthType=auth/{next(pieces)}" for _ in range(150)]
     texts += [f'AuthType="auth/{next(pieces)}"{next(pieces)}' for _ in range(150)]
@@ -102,13 +103,13 @@ def test_we_read_any_line_as_slurm_does(slurm: DemoCluster) -> None:
     assert read > 50
 
 
-def test_slurm_knows_no_way_to_write_what_is_refused(slurm: DemoCluster) -> None:
+def test_slurm_knows_no_way_to_write_what_is_refused(slurm: Cluster) -> None:
     tries = ['AuthType="auth/a\\"b"', 'AuthType="auth/a\nb"', 'AuthType="auth/a\\\nb"', "AuthType='auth/a b'"]
     said = [auth_type(answer) for answer in answers(slurm, [render(Conf.of(START)) + text for text in tries])]
     assert said == ['auth/"auth/a"b"', None, "auth/ab", None]
 
 
-def test_slurm_follows_an_include_and_starts_with_a_whole_file(slurm: DemoCluster) -> None:
+def test_slurm_follows_an_include_and_starts_with_a_whole_file(slurm: Cluster) -> None:
     others = [
         ("SlurmctldParameters", "enable_configless"),
         ("AuthInfo", "a b # c \\"),

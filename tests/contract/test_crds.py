@@ -23,14 +23,13 @@ NAMES = [manifest["metadata"]["name"] for manifest in crd.manifests()]
 
 
 @pytest.fixture(scope="module")
-def server(sandbox: Sandbox) -> Iterator[Sandbox]:
+def server(unattended: Sandbox) -> Sandbox:
     """A sandbox that knows our kinds. Applied as the operator does it: server-side, refusing what isn't known."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": crd.manifests()})
-    applied = sandbox.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", stdin=text)
+    applied = unattended.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", stdin=text)
     assert applied.stderr == "", "the API server warns"
-    sandbox.kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in NAMES))
-    yield sandbox
-    sandbox.delete("crd", *NAMES)
+    unattended.kubectl("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in NAMES))
+    return unattended
 
 
 def thing(kind: str, spec: Any = None, name: str = "demo") -> dict[str, Any]:

@@ -24,8 +24,8 @@ async def generations(client: Client) -> list[int]:
     return [(await client.get(CRDS, each["metadata"]["name"])).metadata.generation for each in crd.manifests()]
 
 
-async def test_our_client_installs_the_crds_and_uses_them(sandbox: Sandbox) -> None:
-    config = from_kubeconfig([Path(sandbox.command("kubeconfig", "--path").strip())])
+async def test_our_client_installs_the_crds_and_uses_them(unattended: Sandbox) -> None:
+    config = from_kubeconfig([Path(unattended.kubeconfig)])
     async with Client(config) as client:
         try:
             await install(client, crd.manifests())
@@ -39,8 +39,9 @@ async def test_our_client_installs_the_crds_and_uses_them(sandbox: Sandbox) -> N
             assert nodeset.spec.cluster_ref.name == "mine"
             status = {"metadata": metadata, "status": {"observedGeneration": 1}}
             assert (await client.apply(CLUSTERS, status, subresource="status")).metadata.generation == 1
-            assert [each.metadata.name for each in (await client.list_all(CLUSTERS)).items] == ["mine"]
+            assert [each.metadata.name for each in (await client.list_all(CLUSTERS, "default")).items] == ["mine"]
         finally:
-            for each in crd.manifests():
-                with suppress(NotFound):
-                    await client.delete(CRDS, each["metadata"]["name"])
+            with suppress(NotFound):
+                await client.delete(NODESETS, "mine", "default")
+            with suppress(NotFound):
+                await client.delete(CLUSTERS, "mine", "default")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 import pytest
+from tests.harness import Cluster
 
-from seltzer.sandbox.demo.cluster import DemoCluster
 from seltzer.slurm.hostlist import HostlistError, expand, fold
 
 HOW_MANY = 3000
@@ -61,7 +61,7 @@ def batches(texts: list[str]) -> Iterator[list[str]]:
     yield batch
 
 
-def expanded_by_slurm(slurm: DemoCluster, texts: list[str]) -> list[list[str]]:
+def expanded_by_slurm(slurm: Cluster, texts: list[str]) -> list[list[str]]:
     answers: list[list[str]] = []
     for batch in batches(texts):
         answer: list[str] = []
@@ -74,17 +74,17 @@ def expanded_by_slurm(slurm: DemoCluster, texts: list[str]) -> list[list[str]]:
     return answers
 
 
-def test_slurm_expands_them_to_the_same_names_in_the_same_order(slurm: DemoCluster) -> None:
+def test_slurm_expands_them_to_the_same_names_in_the_same_order(slurm: Cluster) -> None:
     texts = some(seed=1)
     assert list(map(expand, texts)) == expanded_by_slurm(slurm, texts)
 
 
-def test_slurm_expands_what_we_fold_to_the_same_names(slurm: DemoCluster) -> None:
+def test_slurm_expands_what_we_fold_to_the_same_names(slurm: Cluster) -> None:
     folded = [fold(expand(text)) for text in some(seed=2)]
     assert list(map(expand, folded)) == expanded_by_slurm(slurm, folded)
 
 
-def test_slurm_folds_names_to_the_same_text(slurm: DemoCluster) -> None:
+def test_slurm_folds_names_to_the_same_text(slurm: Cluster) -> None:
     """Without leading zeros: where padded and unpadded names mix, Slurm's order depends on the order they came in."""
     pick = random.Random(3)  # noqa: S311
     expected: list[str] = []
@@ -103,7 +103,7 @@ def test_slurm_folds_names_to_the_same_text(slurm: DemoCluster) -> None:
     assert slurm.login("bash", "-c", ask, "bash", *natural).splitlines() == expected
 
 
-def test_slurm_takes_a_range_as_long_as_ours_and_no_longer(slurm: DemoCluster) -> None:
+def test_slurm_takes_a_range_as_long_as_ours_and_no_longer(slurm: Cluster) -> None:
     names = [f"n{number}" for number in range(70_000)]
     assert slurm.login("scontrol", "show", "hostnames", fold(names)).split() == names
     assert len(slurm.login("scontrol", "show", "hostnames", "n[0-65535]").split()) == 65_536
@@ -126,7 +126,7 @@ REFUSED_BY_US = {
 }
 
 
-def test_slurm_refuses_what_we_refuse_or_takes_it_for_something_else(slurm: DemoCluster) -> None:
+def test_slurm_refuses_what_we_refuse_or_takes_it_for_something_else(slurm: Cluster) -> None:
     for text in [*REFUSED_BY_BOTH, *REFUSED_BY_US]:
         with pytest.raises(HostlistError):
             expand(text)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tests.harness import until
+from tests.harness import Cluster, until
 
-from seltzer.sandbox.demo.cluster import DemoCluster
 from seltzer.slurm import jobs
 
 NASTY = "a name with | \\ ' and blanks"
 
 
-def test_the_jobs_on_a_node_and_no_others(slurm: DemoCluster) -> None:
+def test_the_jobs_on_a_node_and_no_others(slurm: Cluster) -> None:
     submit = ("sbatch", "--parsable", "--output=/dev/null", f"--job-name={NASTY}", "--wrap", "sleep 100")
     here = slurm.login(*submit, "--nodelist=cpu-0", "--time=10", "--requeue").strip()
     array = slurm.login(*submit, "--hold", "--array=1-3", "--no-requeue").strip()

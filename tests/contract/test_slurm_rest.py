@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pytest
 from tests.fakes.slurmrestd import KEY, FakeSlurmrestd
-from tests.harness import Sandbox
+from tests.harness import Cluster
 
-from seltzer.sandbox import demo
-from seltzer.sandbox.demo.cluster import DemoCluster
 from seltzer.slurm import metrics
 from seltzer.slurm.client import Outcome, SlurmClient
 from seltzer.slurm.errors import Refused
@@ -52,29 +48,13 @@ class Real:
 
 
 @pytest.fixture(scope="module")
-def real(sandbox: Sandbox, slurm: DemoCluster) -> Iterator[Real]:
-    secret = sandbox.get("secret", demo.KEYS, "--namespace", demo.NAMESPACE)
-    key = base64.b64decode(secret["data"]["jwt_hs256.key"])
-    status = json.loads(sandbox.command("status", "--output", "json"))
-    kubectl = [status["kubectl"], f"--kubeconfig={status['kubeconfig']}", "--namespace", demo.NAMESPACE]
-    forwards = [
-        subprocess.Popen([*kubectl, "port-forward", *target], stdout=subprocess.PIPE, text=True)
-        for target in (["service/slurmrestd", ":6820"], ["service/slurmctld", ":6817"])
-    ]
-    try:
-        rest, slurmctld = (address(forward) for forward in forwards)
-        yield Real(rest, slurmctld, key)
-    finally:
-        for forward in forwards:
-            forward.kill()
-            forward.communicate()
-
-
-def address(forward: subprocess.Popen[str]) -> str:
-    assert forward.stdout
-    line = forward.stdout.readline()  # Forwarding from 127.0.0.1:41234 -> 6820
-    assert line.startswith("Forwarding from"), line
-    return f"http://{line.split()[2]}"
+def real(slurm: Cluster) -> Iterator[Real]:
+    forward = partial(slurm.sandbox.forward, namespace=slurm.namespace)
+    rest = forward(f"service/{slurm.name}-slurmrestd", 6820)
+    # Not by its Service: that one has no selector, and so kubectl can't follow it.
+    slurmctld = forward(f"deployment/{slurm.name}-slurmctld", 6817)
+    with rest as rest_address, slurmctld as slurmctld_address:
+        yield Real(f"http://{rest_address}", f"http://{slurmctld_address}", slurm.key())
 
 
 @pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.e2e)])
@@ -84,13 +64,13 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
             fake.add("cpu-[0-1]")
 
             async def occupy_fake(node: str) -> None:
-                fake.change(node, state=["MIXED"], alloc_cpus=1)
+                fake.occupy(node)
 
             client = SlurmClient(Http(fake.url), TokenSource(lambda: KEY))
             yield Rig(client, fake.url, Http(fake.url), KEY, occupy_fake)
         return
     real: Real = request.getfixturevalue("real")
-    slurm: DemoCluster = request.getfixturevalue("slurm")
+    slurm: Cluster = request.getfixturevalue("slurm")
     jobs: list[str] = []
 
     async def occupy(node: str) -> None:
@@ -142,7 +122,7 @@ async def test_what_we_read_is_what_slurm_tells(rig: Rig) -> None:
     there = await nodes(client)
     node = there["cpu-0"]
     assert (node.base, node.drained, node.occupied) == ("IDLE", False, False)
-    assert (node.hostname, node.features, node.partitions) == ("cpu-0", ("cpu",), ("cpu",))
+    assert (node.hostname, node.features, node.partitions) == ("cpu-0", ("cpu", "set_cpu"), ("cpu",))
     assert node.cpus and node.real_memory and node.version and node.boot_time
     (partition,) = await client.partitions()
     assert (partition.name, partition.up) == ("cpu", True)
@@ -230,7 +210,7 @@ async def test_resuming_healthy_nodes_is_done_though_slurm_calls_it_an_error(rig
 
 
 async def test_a_nodesets_name_means_all_its_nodes_so_no_node_may_have_it(rig: Rig) -> None:
-    await rig.client.drain(["cpu"], "was that meant?")
+    await rig.client.drain(["set_cpu"], "was that meant?")
     there = await nodes(rig.client)
     assert (await rig.client.resume(["cpu-0", "cpu-1"])).failed == {}
     assert there["cpu-0"].drained and there["cpu-1"].drained
@@ -301,6 +281,74 @@ async def test_a_plain_user_may_look_but_not_drain(rig: Rig) -> None:
     drained = await client.drain(["cpu-0"], "mischief")
     assert "Invalid user id" in drained.failed["cpu-0"]
     assert not (await nodes(rig.client))["cpu-0"].drained
+
+
+async def is_occupied(client: SlurmClient, node: str) -> bool:
+    return (await nodes(client))[node].occupied
+
+
+async def is_free(client: SlurmClient, node: str) -> bool:
+    return not await is_occupied(client, node)
+
+
+async def test_a_comment_is_kept_by_whatever_else_changes(rig: Rig) -> None:
+    client = rig.client
+    await client.create(OURS[:2], CLOUD)
+    assert await client.comment(OURS[:2], 'seltzer: "mine" #1') == outcome(OURS[:2])
+    await client.drain(OURS[:1], "some")
+    await client.resume(OURS[:1])
+    there = await nodes(client)
+    assert {there[name].comment for name in OURS[:2]} == {'seltzer: "mine" #1'}
+    assert await client.comment(OURS[:2], "") == outcome(OURS[:2])
+    there = await nodes(client)
+    assert {there[name].comment for name in OURS[:2]} == {""}
+
+
+async def test_a_reason_has_the_time_at_which_it_became_that(rig: Rig) -> None:
+    client = rig.client
+    await client.create(OURS[:1], CLOUD)
+    assert (await nodes(client))[OURS[0]].reason_time == 0
+    before = (await client.diag()).now or 0
+    await client.drain(OURS[:1], "some")
+    first = (await nodes(client))[OURS[0]].reason_time
+    assert first is not None and before <= first <= before + 60
+
+    async def a_second_has_passed() -> bool:
+        return ((await client.diag()).now or 0) > first
+
+    await until("a second has passed", a_second_has_passed)
+    await client.drain(OURS[:1], "some")
+    assert (await nodes(client))[OURS[0]].reason_time == first, "it is the same reason"
+    await client.drain(OURS[:1], "another")
+    assert (await nodes(client))[OURS[0]].reason_time != first
+    await client.resume(OURS[:1])
+    assert (await nodes(client))[OURS[0]].reason_time == 0
+
+
+async def test_a_node_that_is_set_down_has_no_jobs_any_more(rig: Rig) -> None:
+    client = rig.client
+    await rig.occupy("cpu-0")
+    await until("a job is on cpu-0", lambda: is_occupied(client, "cpu-0"))
+    assert await client.down(["cpu-0"], "away with it") == outcome(["cpu-0"])
+    try:
+        await until("the job has left", lambda: is_free(client, "cpu-0"))
+        node = (await nodes(client))["cpu-0"]
+        assert (node.base, node.reason, node.alloc_cpus) == ("DOWN", "away with it", 0)
+    finally:
+        assert await client.resume(["cpu-0"]) == outcome(["cpu-0"])
+    node = (await nodes(client))["cpu-0"]
+    assert (node.base, node.reason) == ("IDLE", "")
+
+
+async def test_all_jobs_on_a_node_are_killed_and_no_others(rig: Rig) -> None:
+    client = rig.client
+    for name in ("cpu-0", "cpu-1"):
+        await rig.occupy(name)
+        await until(f"a job is on {name}", partial(is_occupied, client, name))
+    await client.kill_jobs(["cpu-0", "missing-7"])
+    await until("the job is gone", lambda: is_free(client, "cpu-0"))
+    there = await nodes(client)
+    assert (there["cpu-0"].base, there["cpu-1"].occupied) == ("IDLE", True)
 
 
 def outcome(done: list[str]) -> Outcome:

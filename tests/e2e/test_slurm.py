@@ -1,4 +1,4 @@
-"""Real Slurm on the sandbox, from plain manifests: what `make demo` shows."""
+"""What `make demo` shows: Seltzer on a sandbox, a Slurm cluster with two NodeSets, and jobs that nothing disturbs."""
 
 from __future__ import annotations
 
@@ -8,51 +8,82 @@ import tarfile
 from typing import Any
 
 import pytest
-from tests.harness import Sandbox, succeed, until
+from tests.harness import Cluster, Sandbox, succeed, until
 
-from seltzer.sandbox import commands, demo, images
-from seltzer.sandbox.demo.cluster import DemoCluster
+from seltzer.cli import demo
+from seltzer.progress import Progress
+from seltzer.sandbox import commands, images
+
+NODES = {"cpu-0", "cpu-1", "highmem-0", "highmem-1"}
 
 
 @pytest.fixture(scope="module")
-def cluster(sandbox: Sandbox) -> DemoCluster:
-    shown = succeed("demo", "--name", sandbox.name)
-    answers = re.search(r"\$ srun --nodes=2 hostname\n  (\S+)\n  (\S+)\n", shown)
+def shown(sandbox: Sandbox) -> str:
+    """What the demo says."""
+    return succeed("demo", "--name", sandbox.name)
+
+
+@pytest.fixture(scope="module")
+def cluster(sandbox: Sandbox, shown: str) -> Cluster:
+    return Cluster(sandbox, demo.NAMESPACE, demo.CLUSTER)
+
+
+def test_the_demo_shows_all_that_it_promises(shown: str) -> None:
+    answers = re.search(r"\$ seltzer srun .* --nodes=4 hostname\n((?:  \S+\n){4})", shown)
     assert answers, shown
-    assert set(answers.groups()) == {"cpu-0", "cpu-1"}
+    assert set(answers[1].split()) == NODES
+    for line in (r"^demo +Ready ", r"^cpu: 2 -> 4$", r"idle cpu-\[2-3\]", r"^cpu: 4 -> 2$", r"was not disturbed$"):
+        assert re.search(line, shown, re.MULTILINE), f"{line} isn't in\n{shown}"
     assert "Try next" in shown
-    return DemoCluster(commands.find(sandbox.name))
 
 
-def test_srun_answers_from_two_pods_on_two_nodes(cluster: DemoCluster) -> None:
-    assert sorted(cluster.login("srun", "-N2", "hostname").split()) == ["cpu-0", "cpu-1"]
-    places = cluster.places()
-    assert set(places) == {"cpu-0", "cpu-1"}
-    assert len(set(places.values())) == 2
+def test_its_suggestions_work(cluster: Cluster, shown: str) -> None:
+    for verb, says in (("status", "Ready"), ("logs", "slurmctld")):
+        suggested = re.search(rf"^  seltzer ({verb} .*)$", shown, re.MULTILINE)
+        assert suggested, shown
+        assert says in cluster.sandbox.seltzer(*suggested[1].split()).stdout
 
 
-def test_a_job_runs_as_its_user(cluster: DemoCluster) -> None:
+def test_a_second_demo_finds_everything_there(cluster: Cluster) -> None:
+    before = {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()}
+    assert "was not disturbed" in succeed("demo", "--name", cluster.sandbox.name)
+    after = {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()}
+    assert after == before
+    until("Slurm has no other nodes either", lambda: set(cluster.slurm_nodes()) == NODES)
+
+
+def test_a_demo_that_was_changed_is_brought_back(cluster: Cluster) -> None:
+    cluster.scale("highmem", 3)
+    cluster.wait("nodeset/highmem", "Ready")
+    succeed("demo", "--name", cluster.sandbox.name)
+    until("Slurm has the demo's nodes", lambda: set(cluster.slurm_nodes()) == NODES)
+
+
+def test_srun_answers_from_pods_on_different_nodes(cluster: Cluster) -> None:
+    words = ("srun", "--nodes=2", "--constraint=cpu", "hostname")
+    assert sorted(cluster.login(*words).split()) == ["cpu-0", "cpu-1"]
+    assert len({pod["spec"]["nodeName"] for pod in cluster.pods("cpu").values()}) == 2
+
+
+def test_a_job_runs_as_its_user(cluster: Cluster) -> None:
     assert cluster.login("srun", "id", "--user", "--name") == "user\n"
 
 
-def test_rest_tells_the_same(cluster: DemoCluster) -> None:
-    nodes = {node["name"]: node for node in cluster.rest("nodes/")["nodes"]}
-    assert set(nodes) == {"cpu-0", "cpu-1"}
-    job = int(cluster.login("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 0.1"))
+def test_rest_tells_the_same(cluster: Cluster) -> None:
+    assert {node["name"] for node in cluster.rest("nodes/")["nodes"]} == NODES
+    job = cluster.sbatch("sleep 0.1")
     (found,) = cluster.rest(f"job/{job}")["jobs"]
-    assert (found["job_id"], found["user_name"]) == (job, "user")
+    assert (found["job_id"], found["user_name"]) == (int(job), "user")
     until("the job is done", lambda: cluster.rest(f"job/{job}")["jobs"][0]["job_state"] == ["COMPLETED"])
 
 
-def test_rest_refuses_a_token_of_somebody_else(cluster: DemoCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = demo.token
-    monkeypatch.setattr(demo, "token", lambda key, user: ours(b"x" * 32, user))
-    with pytest.raises(Exception, match="slurmrestd answered with"):
-        cluster.rest("nodes/")
+def test_rest_refuses_a_token_of_somebody_else(cluster: Cluster) -> None:
+    with pytest.raises(AssertionError, match="slurmrestd answered with"):
+        cluster.rest("nodes/", key=b"x" * 32)
 
 
-def test_nothing_in_the_demo_is_privileged(cluster: DemoCluster, sandbox: Sandbox) -> None:
-    for pod in sandbox.get("pods", "--namespace", demo.NAMESPACE)["items"]:
+def test_nothing_in_the_demo_is_privileged(cluster: Cluster) -> None:
+    for pod in cluster.pods().values():
         for container in pod["spec"]["containers"]:
             context = container["securityContext"]
             assert context["allowPrivilegeEscalation"] is False
@@ -60,11 +91,12 @@ def test_nothing_in_the_demo_is_privileged(cluster: DemoCluster, sandbox: Sandbo
             assert not context.get("privileged")
 
 
-def test_the_images_tell_which_slurm_is_in_them(cluster: DemoCluster, sandbox: Sandbox) -> None:
+def test_the_images_tell_which_slurm_is_in_them(cluster: Cluster) -> None:
     installed = cluster.login("sinfo", "--version").split()[1]
+    assert cluster.status()["slurmVersion"] == installed
     assert {node["version"] for node in cluster.rest("nodes/")["nodes"]} == {installed}
-    archive = images.ready(commands.find(sandbox.name).binaries)
-    assert archive
+    with Progress() as progress:
+        archive = images.archive(progress, commands.find(cluster.sandbox.name).binaries)
     with tarfile.open(archive) as tar:
 
         def read(name: str) -> Any:

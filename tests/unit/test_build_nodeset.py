@@ -41,7 +41,8 @@ def test_a_pod_is_its_slurm_node() -> None:
     assert "hostname" not in built["spec"], "Kubernetes takes the pod's name"
     command = slurmd(built)["command"]
     assert command[-5:] == ["-Z", "-N", "$(POD_NAME)", "--conf-server", "demo-slurmctld.ns.svc:6817"]
-    assert {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}} in slurmd(built)["env"]
+    name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+    assert {"name": "POD_NAME", "valueFrom": name} in slurmd(built)["env"]
 
 
 def test_features_are_the_name_the_set_and_the_users() -> None:

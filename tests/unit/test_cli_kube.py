@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seltzer.api.common import NodeCounts
 from seltzer.api.core import ObjectMeta, Pod
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
 from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
@@ -170,6 +171,17 @@ def test_a_nodeset_is_there_when_all_and_only_the_wanted_nodes_are_ready(
         status=NodeSetStatus(observed_generation=1, replicas=replicas, ready_replicas=ready),
     )
     assert scale.lacks(item) == says
+
+
+def test_a_node_is_gone_when_slurm_has_forgotten_it_too() -> None:
+    item = NodeSet(
+        metadata=ObjectMeta(name="cpu", generation=1),
+        spec=NodeSetSpec(cluster_ref=ClusterRef(name="demo"), replicas=3),
+        status=NodeSetStatus(
+            observed_generation=1, replicas=3, ready_replicas=3, nodes=NodeCounts(total=4, idle=3, draining=1)
+        ),
+    )
+    assert scale.lacks(item) == "1 to go, 1 draining"
 
 
 async def test_waiting_says_each_answer_once_and_the_last_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

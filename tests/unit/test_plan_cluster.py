@@ -22,7 +22,7 @@ from seltzer.api.core import (
     PersistentVolumeClaim,
     Pod,
 )
-from seltzer.api.labels import CONFIG, FINALIZER, MESSAGE, PHASE, SLURM_VERSION
+from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, MESSAGE, PHASE, SLURM_VERSION
 from seltzer.api.slurmcluster import (
     Controller,
     JobCounts,
@@ -160,6 +160,12 @@ def test_the_controllers_kubelet_is_told_of_a_new_configuration_once() -> None:
     assert actions(observation) == (Poke("ns", "c-1", CONFIG, "d1"),)
 
 
+def test_a_login_pod_is_poked_when_its_keys_change() -> None:
+    told = Pod(metadata=ObjectMeta(name="l-1", namespace="ns", annotations={LOGIN_CONFIG: "k1"}))
+    assert actions(seen(pods={LOGIN: (told,)}, login_config="k1")) == ()
+    assert actions(seen(pods={LOGIN: (told,)}, login_config="k2")) == (Poke("ns", "l-1", LOGIN_CONFIG, "k2"),)
+
+
 def test_a_deleted_cluster_waits_for_its_nodes_and_keeps_its_volume() -> None:
     gone = cluster(deleted=True)
     assert actions(seen(gone, slurmds=1, claim=CLAIM)) == ()
@@ -254,7 +260,13 @@ NO_IMAGE = things.pod("demo-login-x", state="ErrImagePull", words="not found")
             "Blocked",
             "slurmctld: full",
         ),
-        ("ControllerReady", seen(pods={CONTROLLER: (LOST,)}, claim=PENDING), "False", "VolumePending", "className"),
+        (
+            "ControllerReady",
+            seen(pods={CONTROLLER: (LOST,)}, claim=PENDING),
+            "False",
+            "VolumePending",
+            "with a controller.s",
+        ),
         ("ControllerReady", seen(pods={CONTROLLER: (LOST,)}), "False", "Unschedulable", "unbound claim"),
         ("RestReady", running(slurm=things.UNKNOWN, failure="502"), "Unknown", "Unreachable", "can't be asked: 502"),
         ("RestReady", running(), "True", "Running", "slurmrestd answers"),

@@ -41,7 +41,8 @@ async def test_health_readiness_and_metrics_are_served() -> None:
     amiss = "the API server can't be reached"
     with metrics.slurm_call("test"):
         pass
-    async with serving(0, lambda: amiss) as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    here = "127.0.0.1"
+    async with serving(0, lambda: amiss, here) as port, aiohttp.ClientSession(f"http://{here}:{port}") as session:
 
         async def get(path: str) -> tuple[int, str]:
             async with session.get(path) as answer:

@@ -21,6 +21,8 @@ CONTROLLER_POD: Final = "seltzer.dev/pod"
 TRIAL: Final = "seltzer.dev/trial"
 """On a trial: what it tries."""
 CHECKSUM: Final = "seltzer.dev/checksum"
+LOGIN_CONFIG: Final = "seltzer.dev/login-config"
+"""On a login pod: the digest of its ConfigMap, in which people's keys are."""
 
 FINALIZER: Final = "seltzer.dev/drain"
 

@@ -124,6 +124,7 @@ def _sackd(cluster: SlurmCluster, images: Images) -> Manifest:
         "command": pods.after_slurmctld("/usr/sbin/sackd", "-D", *pods.conf_server(cluster)),
         "env": pods.slurmctld_env(cluster),
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "lifecycle": pods.ended_by_interrupt(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": user, **pods.NO_ROOT},
         "volumeMounts": [

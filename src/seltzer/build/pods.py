@@ -37,6 +37,15 @@ def after_slurmctld(*command: str) -> list[str]:
     return ["/bin/bash", "-c", _WAIT, "wait-for-slurmctld", *command]
 
 
+def ended_by_interrupt() -> Manifest:
+    """The lifecycle of a daemon that ends at SIGINT only.
+
+    The first process of a container gets no SIGTERM that it doesn't handle, and Kubernetes would wait for it for as
+    long as it waits for anybody.
+    """
+    return {"preStop": {"exec": {"command": ["/bin/sh", "-c", "kill -INT 1"]}}}
+
+
 def slurmctld_env(cluster: SlurmCluster) -> list[Manifest]:
     """Where slurmctld is, for `after_slurmctld`."""
     return [
@@ -51,8 +60,11 @@ def conf_server(cluster: SlurmCluster) -> list[str]:
 
 
 def from_field(name: str, path: str) -> Manifest:
-    """An environment variable with a field of the pod in it."""
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    """An environment variable with a field of the pod in it.
+
+    The API server's default is written out: of a map that it fills in it says that two who apply the same differ.
+    """
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def secret_volume(name: str, secret: str, mode: int, *keys: str) -> Manifest:

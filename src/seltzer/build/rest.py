@@ -39,6 +39,7 @@ def _pod(cluster: SlurmCluster, images: Images, text: str) -> Manifest:
         "ports": [{"name": "http", "containerPort": PORTS["slurmrestd"], "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
         "resources": pods.resources(rest.resources, cpu="20m", memory="32Mi"),
+        "lifecycle": pods.ended_by_interrupt(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": pods.NO_ROOT,
         "volumeMounts": [{"name": "config", "mountPath": "/etc/slurm", "readOnly": True}],

@@ -61,10 +61,12 @@ def lacks(nodeset: NodeSet) -> str:
     status, wanted = nodeset.status, nodeset.spec.replicas
     if status.observed_generation < nodeset.metadata.generation:
         return "the operator hasn't seen the change yet; see 'seltzer version' if it stays so"
-    if status.replicas == status.ready_replicas == wanted:
+    # A node that goes is gone when Slurm has forgotten it too.
+    there = max(status.replicas, status.nodes.total)
+    if there == status.ready_replicas == wanted:
         return ""
     ready = condition(nodeset, "Ready")
     why = f": {ready.message}" if ready and ready.status != "True" and ready.message else ""
-    if status.replicas > wanted:
-        return f"{status.replicas - wanted} to go, {status.nodes.draining} draining{why}"
+    if there > wanted:
+        return f"{there - wanted} to go, {status.nodes.draining} draining{why}"
     return f"{status.ready_replicas} of {wanted} ready{why}"

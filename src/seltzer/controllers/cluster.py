@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from seltzer.build import cluster as build
 from seltzer.build import config, names
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
+from seltzer.build.pods import checksum
 from seltzer.controllers import members, resources
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.children import Children, Manifest
@@ -120,7 +122,12 @@ class ClusterController:
             failure=link.failure if link else "",
             jobs=link.jobs if link else None,
             slurmds=len(_of_component(pods, "slurmd")),
+            login_config=self._login_config(cluster),
         )
+
+    def _login_config(self, cluster: SlurmCluster) -> str | None:
+        found = self._world.config_maps.get(Key(cluster.metadata.namespace, names.login(cluster)))
+        return checksum(json.dumps(dict(found.data), sort_keys=True)) if found else None
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:

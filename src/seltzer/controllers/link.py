@@ -141,7 +141,7 @@ class Link:
                 return await call(self._client)
         finally:
             self._written = time.monotonic()
-            self.cache.wake()
+            self.cache.changed()
 
     async def free_in(self, nodes: Iterable[str]) -> dict[str, int]:
         """In how many seconds the last job on each of these nodes reaches its limit; not those that have no limit."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 
+from seltzer.api.core import Pod
 from seltzer.api.labels import EPOCH, PHASE, STARTED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
@@ -46,10 +47,13 @@ def _max_nodes(cluster: SlurmCluster) -> int:
 
 def slurm(world: World, key: Key, link: Link | None, *, with_our_writes: bool = True) -> Slurm:
     """What is known of a cluster's Slurm; to decide on it, it must have what we wrote, to tell of it need not."""
+    cluster = world.clusters.get(key)
+    if cluster is None or _is_removed(world, cluster):
+        return Slurm(None, gone=True)  # what it told before doesn't matter any more
     view = (link.view if with_our_writes else link.cache.view) if link else None
     if view is not None:
         return Slurm(view.nodes, view.statistics.now)
-    return Slurm(None, gone=_is_gone(world, key, link))
+    return Slurm(None, gone=_is_gone(world, cluster, link))
 
 
 def controller_started(world: World, key: Key) -> float | None:
@@ -63,29 +67,37 @@ def controller_started(world: World, key: Key) -> float | None:
         return None
 
 
-def _is_gone(world: World, key: Key, link: Link | None) -> bool:
-    """Whether there is certainly no slurmctld, so that there is no job to lose. Three ways lead there:
+def _is_removed(world: World, cluster: SlurmCluster) -> bool:
+    """Whether it is being deleted, and somebody has already deleted its slurmctld, pods and all."""
+    if cluster.metadata.deletion_timestamp is None:
+        return False
+    return world.deployments.get(_controller(cluster)) is None and not _controllers(world, cluster)
 
-    1. There is no such cluster.
-    2. No controller has ever held its Lease, and none runs.
-    3. It is being deleted, and its Deployment is gone with all pods, or it hasn't answered for GONE_AFTER seconds.
+
+def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
+    """Whether there is no slurmctld that could be asked, and so no job to lose. Two ways lead there:
+
+    1. No controller has ever held its Lease, and none runs.
+    2. It is being deleted, and hasn't answered for GONE_AFTER seconds.
     """
-    cluster = world.clusters.get(key)
-    if cluster is None:
-        return True
-    name = Key(key.namespace, names.controller(cluster))
-    controllers = [
-        pod
-        for pod in world.pods.by("cluster", str(key))
-        if pod.metadata.labels.get(names.COMPONENT) == "slurmctld" and not kube_pods.finished(pod)
-    ]
-    lease = world.leases.get(name)
+    lease = world.leases.get(_controller(cluster))
     never_held = lease is None or (not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations)
-    if never_held and not any(kube_pods.ready(pod) for pod in controllers):
+    if never_held and not any(kube_pods.ready(pod) for pod in _controllers(world, cluster)):
         return True
     if cluster.metadata.deletion_timestamp is None:
         return False
-    if world.deployments.get(name) is None and not controllers:
-        return True
     since = datetime.fromisoformat(cluster.metadata.deletion_timestamp).timestamp()
     return time.time() - since >= GONE_AFTER and (link is None or link.unknown_for >= GONE_AFTER)
+
+
+def _controller(cluster: SlurmCluster) -> Key:
+    return Key(cluster.metadata.namespace, names.controller(cluster))
+
+
+def _controllers(world: World, cluster: SlurmCluster) -> list[Pod]:
+    """The controller's pods that may run."""
+    return [
+        pod
+        for pod in world.pods.by("cluster", str(key_of(cluster)))
+        if pod.metadata.labels.get(names.COMPONENT) == "slurmctld" and not kube_pods.finished(pod)
+    ]

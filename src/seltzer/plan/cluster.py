@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seltzer.api.core import Deployment, Lease, PersistentVolumeClaim, Pod
-from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
+from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
@@ -80,6 +80,8 @@ class Observation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
+    # What is in the login pods' ConfigMap, by its digest; None: there is none.
+    login_config: str | None = None
 
 
 @dataclass(frozen=True)
@@ -199,12 +201,12 @@ def _trials(seen: Observation, trial: Trial) -> list[Action]:
 
 def _pokes(seen: Observation) -> list[Action]:
     """A pod's kubelet brings a changed ConfigMap within a minute, or at once if the pod changes too."""
-    if seen.active is None:
-        return []
+    mounted = ((CONTROLLER, CONFIG, seen.active), (LOGIN, LOGIN_CONFIG, seen.login_config))
     return [
-        Poke(pod.metadata.namespace, pod.metadata.name, CONFIG, seen.active)
-        for pod in seen.pods.get(CONTROLLER, ())
-        if not kube_pods.deleting(pod) and pod.metadata.annotations.get(CONFIG) != seen.active
+        Poke(pod.metadata.namespace, pod.metadata.name, annotation, wanted)
+        for component, annotation, wanted in mounted
+        for pod in seen.pods.get(component, ())
+        if wanted and not kube_pods.deleting(pod) and pod.metadata.annotations.get(annotation) != wanted
     ]
 
 

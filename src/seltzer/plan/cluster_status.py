@@ -70,8 +70,12 @@ def _controller(seen: Observation) -> Finding:
         return Finding("ControllerReady", "True", "Running", f"slurmctld {version}".strip() + " answers")
     found = kube_pods.first_trouble(seen.pods.get(CONTROLLER, ()))
     if found and seen.claim is not None and seen.claim.status.phase == "Pending":
+        asked = seen.cluster.spec.controller.storage.class_name
+        which = f"StorageClass {asked}" if asked else "default StorageClass"
         words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
-        return no("VolumePending", f"{words}; set spec.controller.storage.className, or add a default StorageClass")
+        # The class of a claim can't change, and a cluster that never ran loses nothing when it is made anew.
+        advice = f"if there is no {which}, add it, or delete the cluster and create it with"
+        return no("VolumePending", f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className")
     return _not_ready(seen, "ControllerReady", CONTROLLER)
 
 

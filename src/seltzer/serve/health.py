@@ -10,8 +10,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 
 @asynccontextmanager
-async def serving(port: int, ready: Callable[[], str]) -> AsyncIterator[int]:
-    """Serve /healthz, /readyz and /metrics; `ready` tells what is amiss, or nothing. Yields the port."""
+async def serving(port: int, ready: Callable[[], str], host: str | None = None) -> AsyncIterator[int]:
+    """Serve /healthz, /readyz and /metrics, on all addresses if no host is given. Yields the port.
+
+    `ready` tells what is amiss, or nothing.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")  # whoever can answer isn't stuck
@@ -28,7 +31,7 @@ async def serving(port: int, ready: Callable[[], str]) -> AsyncIterator[int]:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, port=port)
+        site = web.TCPSite(runner, host, port)
         await site.start()
         yield runner.addresses[0][1]
     finally:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -99,6 +100,7 @@ class NodeCache:
         self._known = False
         self._update_time = 0
         self._read_all = 0.0
+        self._changed = -math.inf
         self._failures = 0
         self._busy: set[str] = set()
         self._woken = asyncio.Event()
@@ -130,8 +132,14 @@ class NodeCache:
             self._busy.discard(who)
 
     def wake(self) -> None:
-        """Poll now: Slurm was just changed."""
+        """Poll now: there may be something new."""
         self._woken.set()
+
+    def changed(self) -> None:
+        """Poll now: we have just changed something. All nodes are read, since slurmctld doesn't count everything as a
+        change: that its last node was deleted isn't one."""
+        self._changed = self._clock()
+        self.wake()
 
     @property
     def pause(self) -> float:
@@ -179,6 +187,7 @@ class NodeCache:
         before = self._view
         restarted = before is not None and before.statistics.since != statistics.since
         everything = before is None or restarted or asked - self._read_all >= self.pace.resync
+        everything = everything or self._read_all <= self._changed
         listed = await self._source.nodes(None if everything else self._update_time)
         if listed is None:
             assert before is not None, "an unconditional answer has nodes"
