@@ -60,6 +60,7 @@ unit: setup ## Run the unit tests
 bench: setup ## Measure how fast things are, beside the floor; the numbers are in build/bench.json too
 	@.venv/bin/python -m bench.engine
 	@.venv/bin/python -m bench.cluster
+	@.venv/bin/python -m bench.operator
 	@.venv/bin/python -m bench.sandbox
 
 .PHONY: setup

@@ -151,7 +151,7 @@ class ClusterController:
         if self._world.secrets.get(Key(namespace, names.keys(cluster))) is None:
             wanted.append(build.keys(cluster, os.urandom(1024), os.urandom(32)))
         if self._world.secrets.get(Key(namespace, names.login(cluster))) is None:
-            wanted.append(build.host_key(cluster, _host_key()))
+            wanted.append(build.host_key(cluster, new_host_key()))
         return self._children.absent(wanted)
 
     def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
@@ -173,7 +173,7 @@ def _of_component(pods: list[Pod], component: str) -> tuple[Pod, ...]:
     return tuple(pod for pod in pods if pod.metadata.labels.get(names.COMPONENT) == component)
 
 
-def _host_key() -> bytes:
+def new_host_key() -> bytes:
     """A new host key of sshd, in OpenSSH's own form."""
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
