@@ -202,3 +202,11 @@ def test_what_a_starter_suggests_is_right_too() -> None:
 def test_a_starter_that_the_api_server_would_refuse_is_refused_here(name: str, nodes: int, nodeset: str) -> None:
     with pytest.raises(SeltzerError):
         create.starter(name, nodes, nodeset)
+
+
+def test_all_images_come_from_the_registry_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    install.install(only_print=True, registry="registry.example/team/", tag="v1")
+    printed = capsys.readouterr().out
+    for name in ("operator", "slurmctld", "slurmrestd", "slurmd", "login"):
+        assert f"registry.example/team/{name}:v1" in printed
+    assert "seltzer.dev/slurmd:" not in printed

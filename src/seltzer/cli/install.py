@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -26,25 +27,31 @@ from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
 
 GONE_DEADLINE = 120.0
-IMAGE = "seltzer.dev/operator:dev"
+REGISTRY = "seltzer.dev"
+TAG = "dev"
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print the manifests as YAML and change nothing.")]
-Image = Annotated[str, Parameter(help="The operator's image.")]
+Image = Annotated[str | None, Parameter(help="The operator's image, where it is another than the others'.")]
+Registry = Annotated[str, Parameter(help="Where the images are, such as registry.example/seltzer.")]
+Tag = Annotated[str, Parameter(help="The images' tag.")]
 
 
 def install(
     *,
     only_print: Print = False,
     namespace: SystemNamespace = SYSTEM_NAMESPACE,
-    image: Image = IMAGE,
+    registry: Registry = REGISTRY,
+    tag: Tag = TAG,
+    image: Image = None,
     timeout: Timeout = 180.0,
     context: Context = None,
 ) -> None:
     """Install Seltzer on Kubernetes: its kinds, its rights and its operator. Run it again as often as you like."""
+    release = _release(registry, tag, image)
     if only_print:
-        print(show.manifests([*crd.manifests(), *_operator(namespace, image)]), end="")
+        print(show.manifests([*crd.manifests(), *_operator(namespace, release)]), end="")
         return
-    _bring(kube.locate(namespace, context), image, timeout)
+    _bring(kube.locate(namespace, context), release, timeout)
     print("Seltzer is installed; 'seltzer create NAME' makes a Slurm cluster")
 
 
@@ -53,23 +60,26 @@ def upgrade(
     only_print: Print = False,
     dry_run: Annotated[bool, Parameter(negative="", help="Say what would change, and change nothing.")] = False,
     namespace: SystemNamespace = SYSTEM_NAMESPACE,
-    image: Image = IMAGE,
+    registry: Registry = REGISTRY,
+    tag: Tag = TAG,
+    image: Image = None,
     timeout: Timeout = 180.0,
     context: Context = None,
 ) -> None:
     """Bring the installed Seltzer to the version of this command, and say what changes. Clusters keep running."""
     if only_print:
-        install(only_print=True, namespace=namespace, image=image)
+        install(only_print=True, namespace=namespace, registry=registry, tag=tag, image=image)
         return
+    release = _release(registry, tag, image)
     place = kube.locate(namespace, context)
-    changes = kube.talk(place, lambda client: _changes(client, namespace, image))
+    changes = kube.talk(place, lambda client: _changes(client, namespace, release))
     for change in changes:
         if change.is_new or change.fields:
             print(change)
     if not any(change.is_new or change.fields for change in changes):
         print("nothing changes: this version is installed already")
     if not dry_run:
-        _bring(place, image, timeout)
+        _bring(place, release, timeout)
 
 
 def uninstall(
@@ -96,16 +106,30 @@ def uninstall(
         print(f"these go on running, with nobody to look after them: {', '.join(clusters)}", file=sys.stderr)
     if not yes and not _agreed(f"Remove the operator from namespace {namespace}{' and all CRDs' * with_crds}?"):
         raise SeltzerError("nothing was removed; answer y, or use --yes")
-    manifests = [*(crd.manifests() if with_crds else []), *_operator(namespace, IMAGE)]
+    manifests = [*(crd.manifests() if with_crds else []), *_operator(namespace, _release(REGISTRY, TAG, None))]
     removed = kube.talk(place, lambda client: _remove(client, manifests, clusters, namespace))
     print(f"removed: {', '.join(removed)}" if removed else "there was nothing to remove")
 
 
-def _operator(namespace: str, image: str) -> list[dict[str, Any]]:
-    return operator.manifests(namespace, image, Images())
+@dataclass(frozen=True)
+class Release:
+    """The images that belong together: the operator's, and those of the pods that it makes."""
+
+    operator: str
+    images: Images
 
 
-def _bring(place: Place, image: str, timeout: float) -> None:
+def _release(registry: str, tag: str, image: str | None) -> Release:
+    registry = registry.rstrip("/")
+    parts = {name: f"{registry}/{name}:{tag}" for name in ("slurmctld", "slurmrestd", "slurmd", "login")}
+    return Release(image or f"{registry}/operator:{tag}", Images(**parts))
+
+
+def _operator(namespace: str, release: Release) -> list[dict[str, Any]]:
+    return operator.manifests(namespace, release.operator, release.images)
+
+
+def _bring(place: Place, release: Release, timeout: float) -> None:
     namespace = place.namespace
 
     async def bring(client: Client, progress: Progress) -> None:
@@ -113,7 +137,7 @@ def _bring(place: Place, image: str, timeout: float) -> None:
         with progress.step("teach Kubernetes SlurmCluster and NodeSet"):
             await crds.install(client, crd.manifests())
         with progress.step(f"apply the operator to namespace {namespace}"):
-            for manifest in _operator(namespace, image):
+            for manifest in _operator(namespace, release):
                 await objects.apply(manifest)
         with progress.step("wait until the operator is available"):
             what = "the operator isn't available"
@@ -123,7 +147,7 @@ def _bring(place: Place, image: str, timeout: float) -> None:
         kube.talk(place, lambda client: bring(client, progress))
 
 
-async def _changes(client: Client, namespace: str, image: str) -> list[Change]:
+async def _changes(client: Client, namespace: str, release: Release) -> list[Change]:
     try:
         await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
     except NotFound:
@@ -133,7 +157,7 @@ async def _changes(client: Client, namespace: str, image: str) -> list[Change]:
     objects = Objects(client)
     # As whoever applies them then: only its own fields does an apply take away.
     kinds = [await objects.apply(each, dry_run=True, manager=MANAGER) for each in crd.manifests()]
-    return kinds + [await objects.apply(each, dry_run=True) for each in _operator(namespace, image)]
+    return kinds + [await objects.apply(each, dry_run=True) for each in _operator(namespace, release)]
 
 
 async def _unavailable(client: Client, namespace: str) -> str:

@@ -71,16 +71,17 @@ def _is_removed(world: World, cluster: SlurmCluster) -> bool:
     """Whether it is being deleted, and somebody has already deleted its slurmctld, pods and all."""
     if cluster.metadata.deletion_timestamp is None:
         return False
-    return world.deployments.get(_controller(cluster)) is None and not _controllers(world, cluster)
+    deployment = world.deployments.get(Key(cluster.metadata.namespace, names.controller(cluster)))
+    return deployment is None and not _controllers(world, cluster)
 
 
 def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
-    """Whether there is no slurmctld that could be asked, and so no job to lose. Two ways lead there:
+    """Whether a slurmctld that doesn't answer certainly isn't there, so that there is no job to lose. Two ways:
 
-    1. No controller has ever held its Lease, and none runs.
-    2. It is being deleted, and hasn't answered for GONE_AFTER seconds.
+    1. No controller has ever held the Lease, and none runs.
+    2. The cluster is being deleted, and hasn't answered since then, for GONE_AFTER seconds.
     """
-    lease = world.leases.get(_controller(cluster))
+    lease = world.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
     never_held = lease is None or (not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations)
     if never_held and not any(kube_pods.ready(pod) for pod in _controllers(world, cluster)):
         return True
@@ -90,12 +91,8 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
     return time.time() - since >= GONE_AFTER and (link is None or link.unknown_for >= GONE_AFTER)
 
 
-def _controller(cluster: SlurmCluster) -> Key:
-    return Key(cluster.metadata.namespace, names.controller(cluster))
-
-
 def _controllers(world: World, cluster: SlurmCluster) -> list[Pod]:
-    """The controller's pods that may run."""
+    """The controller's pods that run, or may."""
     return [
         pod
         for pod in world.pods.by("cluster", str(key_of(cluster)))

@@ -127,6 +127,9 @@ class World:
             for value in _cluster(item):
                 namespace, _, name = value.partition("/")
                 self._cluster_changed(Key(namespace, name))
+                if after is None and not _nodeset(item):
+                    # A part of the control plane is gone: nodes that wait for Slurm may wait for nobody.
+                    self.tell_nodesets(Key(namespace, name))
 
 
 def _differs(before: HasMeta, after: HasMeta) -> bool:
