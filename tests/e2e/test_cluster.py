@@ -138,6 +138,18 @@ def test_a_service_account_may_do_only_what_it_was_given(sandbox: Sandbox) -> No
         sandbox.delete("pod/caller")
 
 
+def test_a_name_that_nobody_has_does_not_exist(sandbox: Sandbox) -> None:
+    """And isn't a failure that one tries again: slurmctld would, for ten seconds each time."""
+    ask = "import socket; socket.getaddrinfo('no-such-pod-5c8fd655f5-cvlcc', 22)"
+    try:
+        sandbox.apply(pod("asking", "sleep 600"))
+        sandbox.wait_for_pods("test=asking")
+        answer = sandbox.exec("asking", "python3", "-c", ask, check=False)
+        assert "[Errno -2] Name or service not known" in answer.stderr
+    finally:
+        sandbox.delete("pod/asking")
+
+
 AGGREGATED = """
 import http.server, json, ssl
 

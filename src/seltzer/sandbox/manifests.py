@@ -9,13 +9,15 @@ from seltzer.sandbox import network
 COREDNS_IMAGE = "seltzer.dev/coredns:dev"
 _SYSTEM = "kube-system"
 
+# There is nobody to ask about other names, so they don't exist. Answered with a failure instead, whoever looks for one
+# (slurmctld for a login pod's host name) would try again and again for ten seconds.
 _COREFILE = """.:53 {
     errors
     health {
         lameduck 2s
     }
     ready
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
+    kubernetes cluster.local in-addr.arpa ip6.arpa . {
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
         ttl 5
