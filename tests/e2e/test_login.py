@@ -1,0 +1,167 @@
+"""Login with a real ssh client: from this machine, and from a pod; with keys of the spec and of a Secret."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.harness import Answer, Cluster, Sandbox, pod, until
+
+SPACE = "login"
+SERVICE = "demo-login"
+# Kubelets bring a changed Secret when they next look, which may be minutes later; what is in the spec comes at once.
+KUBELET = 150.0
+
+
+class Keys:
+    """Key pairs of people, made when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def private(self, name: str) -> Path:
+        file = self._folder / name
+        if not file.exists():
+            make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)]
+            subprocess.run(make, check=True, capture_output=True, timeout=30)
+        return file
+
+    def public(self, name: str) -> str:
+        return self.private(name).with_suffix(".pub").read_text().strip()
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return Keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox, keys: Keys) -> Iterator[Cluster]:
+    cluster = Cluster(installed, SPACE, "demo")
+    login = {"authorizedKeys": [keys.public("ada")], "authorizedKeysSecret": {"name": "more-keys"}}
+    cluster.create({"login": login}, cpu={"replicas": 1})
+    cluster.apply(secret(keys.public("grace")))
+    cluster.apply(pod("elsewhere", "exec sleep infinity"))
+    cluster.wait_ready()
+    cluster.sandbox.wait_for_pods("test=elsewhere", SPACE)
+    yield cluster
+    cluster.delete()
+
+
+def secret(*lines: str) -> dict[str, object]:
+    data = {"authorized_keys": "".join(f"{line}\n" for line in lines)}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "more-keys"}, "stringData": data}
+
+
+class Ssh:
+    """The ssh command, which takes no word for granted: it knows no host key but the one that it was told."""
+
+    def __init__(self, cluster: Cluster, keys: Keys, folder: Path) -> None:
+        self._cluster, self._keys = cluster, keys
+        self._known = folder / "known_hosts"
+
+    def know(self, line: str) -> None:
+        """Trust this host key from now on, whatever address it comes from."""
+        self._known.write_text(f"* {line}\n")
+
+    def from_here(self, who: str, *command: str, user: str = "user", options: tuple[str, ...] = ()) -> Answer:
+        """Through a forwarded port."""
+        with self._cluster.sandbox.forward(f"service/{SERVICE}", 22, SPACE) as address:
+            host, _, port = address.rpartition(":")
+            return self._run(who, user, (f"-p{port}", *options), host, command)
+
+    def from_a_pod(self, who: str, *command: str, user: str = "user") -> Answer:
+        """Over a connection that a pod makes to the Service, by its name."""
+        relay = f"exec 3<>/dev/tcp/{SERVICE}/22; cat <&3 & cat >&3; kill $!"
+        kubectl = " ".join(self._cluster.sandbox.command_words())
+        proxy = f"{kubectl} -n {SPACE} exec -i elsewhere -- bash -c '{relay}'"
+        return self._run(who, user, (f"-oProxyCommand={proxy}",), SERVICE, command)
+
+    def _run(self, who: str, user: str, options: tuple[str, ...], host: str, command: tuple[str, ...]) -> Answer:
+        settings = {
+            "BatchMode": "yes",
+            "IdentitiesOnly": "yes",
+            "IdentityAgent": "none",
+            "UserKnownHostsFile": str(self._known),
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes",
+            "LogLevel": "ERROR",
+            "ConnectTimeout": "20",
+        }
+        words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+        line = ["ssh", "-F", "none", *words, *options, "-i", str(self._keys.private(who)), f"{user}@{host}", *command]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, input="", check=False)
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def ssh(cluster: Cluster, keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Ssh:
+    """A client who was told the cluster's host key."""
+    client = Ssh(cluster, keys, tmp_path_factory.mktemp("ssh"))
+    client.know(host_key(cluster))
+    return client
+
+
+def host_key(cluster: Cluster) -> str:
+    """The public half of the host key, as an administrator would read it from the login pod."""
+    words = ("exec", f"deployment/{SERVICE}", "--container=login", "--")
+    return cluster.kubectl(*words, "ssh-keygen", "-y", "-f", "/run/sshd/host_key").stdout.strip()
+
+
+def test_a_key_of_the_spec_opens_a_session_in_which_jobs_run(ssh: Ssh) -> None:
+    answer = ssh.from_here("ada", "id -un; pwd; srun hostname; sbatch --parsable --output=/dev/null --wrap=true")
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.splitlines()[:3] == ["user", "/home/user", "cpu-0"]
+    assert answer.stdout.splitlines()[3].isdigit()
+
+
+def test_a_pod_reaches_the_login_service_by_its_name(ssh: Ssh) -> None:
+    answer = ssh.from_a_pod("ada", "srun hostname; exit 5")
+    assert (answer.code, answer.stdout) == (5, "cpu-0\n"), answer.stderr
+
+
+def test_a_key_of_the_secret_opens_a_session_too(ssh: Ssh) -> None:
+    assert ssh.from_here("grace", "whoami").stdout == "user\n"
+
+
+def test_a_terminal_is_given(ssh: Ssh) -> None:
+    assert ssh.from_here("ada", "tty", options=("-tt",)).stdout.startswith("/dev/pts/")
+
+
+@pytest.mark.parametrize("user", ["root", "slurm", "nobody-here"])
+def test_root_slurm_and_strangers_are_refused(ssh: Ssh, user: str) -> None:
+    answer = ssh.from_here("ada", "id", user=user)
+    assert answer.code == 255
+    assert "Permission denied (publickey)" in answer.stderr
+
+
+def test_nobody_gets_in_without_a_key_that_was_given(ssh: Ssh) -> None:
+    assert "Permission denied (publickey)" in ssh.from_here("mallory", "id").stderr
+    methods = ("-oPubkeyAuthentication=no", "-oPreferredAuthentications=password,keyboard-interactive")
+    answer = ssh.from_here("ada", "id", options=methods)
+    assert answer.code == 255
+    assert "Permission denied (publickey)" in answer.stderr, "no password is asked for"
+
+
+def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: Ssh, keys: Keys) -> None:
+    before = cluster.pods()
+    cluster.apply(secret(keys.public("barbara")))
+    cluster.patch("slurmcluster", "demo", {"spec": {"login": {"authorizedKeys": [keys.public("edsger")]}}})
+    until("the new key of the spec opens, soon", lambda: ssh.from_here("edsger", "true").code == 0, 30)
+    until("the new key of the Secret opens", lambda: ssh.from_here("barbara", "true").code == 0, KUBELET)
+    assert "Permission denied" in ssh.from_here("ada", "true").stderr
+    assert "Permission denied" in ssh.from_here("grace", "true").stderr
+    logins = {name for name in cluster.pods() if "login" in name}
+    assert logins == {name for name in before if "login" in name}
+
+
+def test_the_host_key_outlives_the_pod(cluster: Cluster, ssh: Ssh) -> None:
+    (old,) = (name for name in cluster.pods() if "login" in name)
+    cluster.sandbox.delete("pod", old, "--namespace", SPACE)
+    until("another pod is there", lambda: {name for name in cluster.pods() if "login" in name} - {old})
+    cluster.wait("deployment/demo-login", "Available")
+    until("it answers with the key that is known", lambda: ssh.from_here("edsger", "true").code == 0)
+    answer = ssh.from_a_pod("barbara", "srun hostname")
+    assert answer.stdout == "cpu-0\n", answer.stderr

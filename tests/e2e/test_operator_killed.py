@@ -1,0 +1,115 @@
+"""The operator may be killed at any moment: who takes over goes on from what there is, and ends the same way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.harness import Cluster, Sandbox, until
+
+NAMESPACE = "seltzer-system"
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox) -> Iterator[Cluster]:
+    cluster = Cluster(installed, "operator-killed", "demo")
+    cluster.create(cpu={"replicas": 1, "update": {"maxUnavailable": 1}})
+    cluster.wait_ready()
+    yield cluster
+    cluster.delete()
+
+
+def leader(sandbox: Sandbox) -> str:
+    lease = sandbox.get("lease", "seltzer-operator", "--namespace", NAMESPACE)
+    return str(lease["spec"]["holderIdentity"])
+
+
+def kill_operator(sandbox: Sandbox) -> None:
+    """Kill the leader's process as the kernel does when memory is short: it finishes nothing and tells nobody."""
+    name = leader(sandbox)
+    uid = sandbox.get("pod", name, "--namespace", NAMESPACE)["metadata"]["uid"]
+    killed = [process for process in processes(uid) if "operator" in words(process)]
+    assert killed, f"no process of {name}"
+    for process in killed:
+        os.kill(int(process.name), signal.SIGKILL)
+    until("it is dead", lambda: not any(process.exists() for process in killed))
+
+
+def processes(pod: str) -> Iterator[Path]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"pod{pod}" in (process / "cgroup").read_text():
+                yield process
+
+
+def words(process: Path) -> list[str]:
+    try:
+        return (process / "cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def settled(cluster: Cluster, *pods: str) -> None:
+    """The NodeSet has these pods, Slurm has these nodes, and all of them take jobs."""
+    until(f"pods {pods}", lambda: set(cluster.pods("cpu")) == set(pods), deadline=90)
+    until(f"nodes {pods}", lambda: set(cluster.slurm_nodes()) == set(pods))
+    cluster.wait("nodeset/cpu", "Ready")
+    assert not any("DRAIN" in state for state in cluster.slurm_nodes().values())
+
+
+def drained(cluster: Cluster) -> list[str]:
+    return [name for name, state in cluster.slurm_nodes().items() if "DRAIN" in state]
+
+
+def test_a_scale_out_is_finished(cluster: Cluster) -> None:
+    cluster.scale("cpu", 3)
+    until("it has begun", lambda: len(cluster.pods("cpu")) > 1)
+    kill_operator(cluster.sandbox)
+    settled(cluster, "cpu-0", "cpu-1", "cpu-2")
+    marks = {node["name"]: node["comment"] for node in cluster.rest("nodes/")["nodes"]}
+    assert set(marks.values()) == {"seltzer operator-killed/cpu"}, "all records are saved"
+
+
+def test_an_update_is_finished_with_its_job_unharmed(cluster: Cluster) -> None:
+    job = cluster.hold("--nodelist=cpu-1")
+    before = {pod["metadata"]["uid"] for pod in cluster.pods("cpu").values()}
+    cluster.patch("nodeset", "cpu", {"spec": {"features": ["new"]}})
+    until("it has begun", lambda: drained(cluster) or len(cluster.slurm_nodes()) < 3)
+    kill_operator(cluster.sandbox)
+    until("the busy one is next", lambda: drained(cluster) == ["cpu-1"], deadline=90)
+    cluster.release(job)
+    cluster.wait("nodeset/cpu", "Updated")
+    settled(cluster, "cpu-0", "cpu-1", "cpu-2")
+    assert not before & {pod["metadata"]["uid"] for pod in cluster.pods("cpu").values()}
+    assert cluster.job(job)["Restarts"] == "0"
+
+
+def test_a_scale_in_is_finished_with_its_jobs_unharmed(cluster: Cluster) -> None:
+    jobs = {node: cluster.hold(f"--nodelist={node}") for node in ("cpu-0", "cpu-2")}
+    cluster.scale("cpu", 1)
+    until("a busy one is drained", lambda: set(drained(cluster)) & set(jobs))
+    (leaving,) = set(drained(cluster)) & set(jobs)
+    (staying,) = set(jobs) - {leaving}
+    kill_operator(cluster.sandbox)
+    cluster.release(jobs[leaving])
+    settled(cluster, staying)
+    assert cluster.jobs()[jobs[staying]] == "RUNNING"
+    cluster.release(jobs[staying])
+    assert {cluster.job(job)["Restarts"] for job in jobs.values()} == {"0"}
+
+
+def test_a_deletion_is_finished_with_its_job_unharmed(cluster: Cluster) -> None:
+    (node,) = cluster.pods("cpu")
+    job = cluster.hold(f"--nodelist={node}")
+    cluster.kubectl("delete", "slurmclusters,nodesets", "--all", "--wait=false")
+    until("it has begun", lambda: drained(cluster))
+    kill_operator(cluster.sandbox)
+    assert node in cluster.pods("cpu")
+    cluster.release(job)
+    assert cluster.job(job)["Restarts"] == "0"
+    until("both are gone", lambda: not cluster.get("slurmclusters,nodesets").get("items"), deadline=90)
+    until("no pod is left", lambda: not cluster.pods())
