@@ -66,7 +66,7 @@ _TRY_NEXT = """
   [cyan]seltzer sandbox down{name}[/]
       take it all away again
 [bold]On a Kubernetes of your own[/]
-  [cyan]seltzer install && seltzer create mine --wait[/]
+  [cyan]seltzer install --registry registry.example/seltzer && seltzer create mine --wait[/]
       the same there: it goes where your kubeconfig leads, so 'unset KUBECONFIG' first
 """
 
