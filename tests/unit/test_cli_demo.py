@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import wraps
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,7 +36,8 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     sandbox = SimpleNamespace(layout=SimpleNamespace(kubeconfig=tmp_path / "kubeconfig"), binaries=tmp_path)
     monkeypatch.setattr(commands, "up", lambda *_: done.append("up"))
     monkeypatch.setattr(commands, "find", lambda _: sandbox)
-    monkeypatch.setattr(install, "install", lambda: done.append("install"))
+    # With its options, which the demo suggests to use.
+    monkeypatch.setattr(install, "install", wraps(install.install)(lambda: done.append("install")))
     monkeypatch.setattr(kube, "locate", lambda _: None)
     monkeypatch.setattr(demo, "_bring_up", lambda _: done.append("cluster"))
     monkeypatch.setattr(status, "status", lambda *_, **__: done.append("status"))
