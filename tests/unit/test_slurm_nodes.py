@@ -101,6 +101,28 @@ async def test_nothing_new_costs_no_list_and_wakes_nobody(rig: Rig) -> None:
     assert rig.cache.age == 0.0
 
 
+async def test_after_a_change_of_our_own_all_nodes_are_read(rig: Rig) -> None:
+    """slurmctld doesn't tell that its last node was deleted: to it, nothing changed."""
+    await rig.poll()
+    await rig.poll()
+    rig.cache.changed()
+    await rig.poll()
+    await rig.poll()
+    assert [bool(query) for query in rig.lists()] == [False, True, False, True]
+
+
+async def test_a_change_of_our_own_during_a_poll_is_not_forgotten(rig: Rig) -> None:
+    await rig.poll()
+    rig.clock.now += 2.0
+    asking = asyncio.create_task(rig.cache.poll())
+    await asyncio.sleep(0)
+    rig.clock.now += 1.0
+    rig.cache.changed()
+    await asking
+    await rig.poll()
+    assert rig.lists()[-1] == ""
+
+
 async def test_changed_new_and_vanished_nodes_are_told_by_name(rig: Rig) -> None:
     await rig.poll()
     rig.fake.change("n0", state=["MIXED"], alloc_cpus=1)
