@@ -107,9 +107,9 @@ def test_status_shows_a_healthy_cluster(cluster: Cluster) -> None:
 
 def test_status_of_what_is_not_there_helps(cluster: Cluster) -> None:
     assert "did you mean 'demo'?" in refused(cluster, "seltzer status dmo")
-    assert f"in namespace 'default', but in {SPACE}: add -n {SPACE}" in refused(
-        cluster, "seltzer status -n default demo"
-    )
+    # Other tests have clusters of this name too.
+    elsewhere = refused(cluster, "seltzer status -n default demo")
+    assert "in namespace 'default', but in " in elsewhere and SPACE in elsewhere and "add -n " in elsewhere
 
 
 def test_status_ends_with_3_where_something_is_wrong(cluster: Cluster) -> None:
