@@ -96,6 +96,11 @@ def is_drained(cluster: Cluster, node: str) -> bool:
     return bool(record) and "DRAIN" in record["State"] and record["Reason"] == "bad"  # its first word
 
 
+def uid(cluster: Cluster, pod: str) -> str | None:
+    found: str | None = cluster.pods("cpu").get(pod, {}).get("metadata", {}).get("uid")
+    return found
+
+
 def test_a_persons_drain_outlives_all_that_happens_around_it(cluster: Cluster) -> None:
     drain(cluster, "cpu-0")
     until("it is told", lambda: "cpu-0 is drained in Slurm (bad fan): resume it" in message(cluster, "cpu"))
@@ -112,7 +117,7 @@ def test_a_persons_drain_outlives_all_that_happens_around_it(cluster: Cluster) -
     assert is_drained(cluster, "cpu-0")
 
     cluster.kubectl("delete", "pod", "cpu-0", "--wait=false")
-    until("the pod is made anew", lambda: cluster.pods("cpu").get("cpu-0", {}).get("metadata", {}).get("uid") != before)
+    until("the pod is made anew", lambda: uid(cluster, "cpu-0") not in (None, before))
     cluster.wait("pod/cpu-0", "Ready")
     until("it is registered", lambda: "NOT_RESPONDING" not in cluster.slurm_nodes()["cpu-0"])
     assert is_drained(cluster, "cpu-0")
