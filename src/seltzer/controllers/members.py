@@ -81,9 +81,13 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
     1. No controller has ever held the Lease, and none runs.
     2. The cluster is being deleted, and hasn't answered since then, for GONE_AFTER seconds.
     """
+    controllers = _controllers(world, cluster)
     lease = world.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
-    never_held = lease is None or (not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations)
-    if never_held and not any(kube_pods.ready(pod) for pod in _controllers(world, cluster)):
+    if lease is None and not controllers:
+        return True
+    # A Lease that is missing beside a controller was deleted by somebody: it tells nothing.
+    never_held = lease is not None and not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations
+    if never_held and not any(kube_pods.ready(pod) for pod in controllers):
         return True
     if cluster.metadata.deletion_timestamp is None:
         return False
