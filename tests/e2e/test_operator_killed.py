@@ -102,6 +102,41 @@ def test_a_scale_in_is_finished_with_its_jobs_unharmed(cluster: Cluster) -> None
     assert {cluster.job(job)["Restarts"] for job in jobs.values()} == {"0"}
 
 
+def test_a_drain_that_takes_too_long_ends_as_the_user_says(cluster: Cluster) -> None:
+    (node,) = cluster.pods("cpu")
+    cluster.patch("nodeset", "cpu", {"spec": {"drain": {"timeout": "6s", "onTimeout": "requeue"}}})
+    job = cluster.hold("--partition=cpu")
+    cluster.scale("cpu", 0)
+    until("it is drained", lambda: drained(cluster) == [node])
+    kill_operator(cluster.sandbox)
+    cluster.wait_for_job(job, "PENDING")
+    until("no pod is left", lambda: not cluster.pods("cpu"))
+    cluster.scale("cpu", 1)
+    settled(cluster, "cpu-0")
+    # Slurm lets a job that was put back wait for two minutes.
+    cluster.login("scontrol", "update", f"jobid={job}", "starttime=now")
+    cluster.wait_for_job(job, "RUNNING")
+    cluster.release(job)
+    assert cluster.job(job)["Restarts"] == "1", "it was put back once"
+    cluster.patch("nodeset", "cpu", {"spec": {"drain": None}})
+
+
+def test_a_change_of_the_configuration_is_finished_with_its_job_unharmed(cluster: Cluster) -> None:
+    job = cluster.hold()
+    before = cluster.slurmctld()
+    cluster.patch("slurmcluster", "demo", {"spec": {"config": {"slurm.conf": "KillWait=31\n"}}})
+    trial = "app.kubernetes.io/component=trial"
+    until("it is tried", lambda: cluster.sandbox.pods(trial, cluster.namespace))
+    kill_operator(cluster.sandbox)
+    found = cluster.config_settled()
+    assert (found["status"], found["reason"]) == ("True", "Applied"), found["message"]
+    assert cluster.setting("KillWait").split()[0] == "31"
+    assert cluster.slurmctld() == before, "a reconfigure was enough"
+    until("no trial is left", lambda: not cluster.sandbox.pods(trial, cluster.namespace))
+    cluster.release(job)
+    assert cluster.job(job)["Restarts"] == "0"
+
+
 def test_a_deletion_is_finished_with_its_job_unharmed(cluster: Cluster) -> None:
     (node,) = cluster.pods("cpu")
     job = cluster.hold(f"--nodelist={node}")

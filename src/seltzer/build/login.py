@@ -39,6 +39,9 @@ _START = (
     f" && exec /usr/sbin/sshd -D -e -f {_CONFIG}/sshd_config"
 )
 
+# Before sackd has both, every command of Slurm's fails; who logs in then would think that there is no cluster.
+_FETCHED = ["/bin/sh", "-c", "test -S /run/slurm/sack.socket && test -e /run/slurm/conf/slurm.conf"]
+
 
 def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
     """All that is kept as it is here. Without replicas everything is there but the pods."""
@@ -123,6 +126,7 @@ def _sackd(cluster: SlurmCluster, images: Images) -> Manifest:
         "imagePullPolicy": images.pull_policy,
         "command": pods.after_slurmctld("/usr/sbin/sackd", "-D", *pods.conf_server(cluster)),
         "env": pods.slurmctld_env(cluster),
+        "startupProbe": {"exec": {"command": _FETCHED}, "periodSeconds": 1, "failureThreshold": 3600},
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
         "lifecycle": pods.ended_by_interrupt(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
