@@ -26,6 +26,7 @@ class FakeApi:
         self.away = False
         self.on_write: Callable[[dict[str, Any]], object] = lambda lease: None
         self.before_patch: Callable[[], object] = lambda: None
+        self.on_ask: Callable[[str], object] = lambda path: None
         self.slice_broken = False
         self.writes: list[dict[str, Any]] = []
         """All states of the Lease since the beginning."""
@@ -90,6 +91,7 @@ class FakeApi:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                fake.on_ask(self.path)
                 self._answer(lambda: fake.get(self.path))
 
             def do_PATCH(self) -> None:

@@ -23,7 +23,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def settings(given: dict[str, Any]) -> Settings:
     places, times = given.pop("places"), given.pop("times")
-    for name in ("config", "keys", "state", "link", "etc", "verdict"):
+    for name in ("config", "keys", "state", "link", "etc", "cores", "verdict"):
         places[name] = Path(places[name])
     return Settings(**given, places=Places(**places), times=Times(**times))
 
@@ -33,8 +33,9 @@ def main(given: str, port: int) -> int:
     found = settings(json.loads(given))
     api = Api(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=found.times.api), lambda: "token")
     processes = Processes()
-    jobs.serve(found, processes)
-    return Supervisor(found, api, processes).run()
+    supervisor = Supervisor(found, api, processes)
+    jobs.serve(found, processes, supervisor.unready)
+    return supervisor.run()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ TIMES = {
     "lease": 1.0,
     "announce": 0.3,
     "blocked": 0.05,
+    "volume": 0.05,
     "backoff": [0.0, 0.2, 0.4],
     "steady": 60.0,
     "probation": 0.3,
@@ -33,7 +35,10 @@ TIMES = {
     "lost_grace": 0.3,
     "trial": 5.0,
     "squeue": 1.0,
+    "gdb": 60.0,
 }
+
+RESERVE = 1 << 20
 
 
 def until(what: str, ask: Callable[[], Any], deadline: float = 10.0) -> Any:
@@ -60,6 +65,16 @@ class Event:
     partition: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Stamp:
+    """A line of seltzer.stamps, without its time."""
+
+    epoch: int
+    by: str
+    what: str
+    detail: str
+
+
 class Rig:
     """One cluster's volumes, and guards that want to run its slurmctld."""
 
@@ -68,6 +83,7 @@ class Rig:
         self.folder = folder
         self.state = folder / "state"
         self.guards: list[subprocess.Popen[bytes]] = []
+        self.http_ports: dict[str, int] = {}
         self._versions = 0
         self._said = (folder / "stderr").open("wb")
         self.state.mkdir()
@@ -101,17 +117,19 @@ class Rig:
     def start(self, identity: str = "pod-a", **times: Any) -> subprocess.Popen[bytes]:
         etc = self.folder / f"etc-{identity}"
         etc.mkdir(exist_ok=True)
-        port = free_port()
+        port, http_port = free_port(), free_port()
         places = {
             "config": str(self.folder / "config"),
             "keys": str(self.folder / "keys"),
             "state": str(self.state),
             "link": str(self.folder / f"link-{identity}"),
             "etc": str(etc),
+            "cores": str(self.folder / f"cores-{identity}"),
             "verdict": str(self.folder / "verdict"),
             "slurmctld": [sys.executable, "-S", str(FAKES / "guard_slurmctld.py")],
+            "gdb": str(self.folder / "gdb"),
             "port": port,
-            "http_port": free_port(),
+            "http_port": http_port,
         }
         settings = {
             "namespace": "ns",
@@ -119,6 +137,7 @@ class Rig:
             "endpointslice": "demo-slurmctld",
             "identity": identity,
             "address": f"address-of-{identity}",
+            "reserve": RESERVE,
             "places": places,
             "times": {**TIMES, **times},
         }
@@ -129,7 +148,38 @@ class Rig:
             stderr=self._said,
         )
         self.guards.append(guard)
+        self.http_ports[identity] = http_port
         return guard
+
+    def readyz(self, identity: str = "pod-a") -> tuple[int, str]:
+        """What kubelet is told, without a token."""
+        connection = HTTPConnection("127.0.0.1", self.http_ports[identity], timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def annotate(self, **annotations: str | None) -> None:
+        """As a person or the operator does it; None removes."""
+        named = {f"seltzer.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+        self.api.patch({"metadata": {"annotations": named}})
+
+    def phase(self, phase: str) -> str:
+        """Wait until the guard says so; its message."""
+        until(f"it is {phase}", lambda: self.api.report.get("phase") == phase)
+        return self.api.report.get("message", "")
+
+    def stamps(self) -> list[Stamp]:
+        """All stamps on the volume."""
+        (file,) = self.state.glob("epoch-*/seltzer.stamps")
+        found = []
+        for line in file.read_text().splitlines():
+            at, epoch, by, what, *detail = line.split(" ")
+            assert (at[-1], epoch[:6], by[:3]) == ("Z", "epoch=", "by=")
+            found.append(Stamp(int(epoch[6:]), by[3:], what, " ".join(detail)))
+        return found
 
     @property
     def said(self) -> str:

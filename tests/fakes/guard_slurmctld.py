@@ -15,7 +15,10 @@ import threading
 import time
 from pathlib import Path
 
-KNOWN = ("SlurmctldPort", "StateSaveLocation", "PartitionName")
+KNOWN = (
+    *("SlurmctldPort", "StateSaveLocation", "PartitionName", "SlurmctldLogFile", "SlurmctldDebug"),
+    *("SchedulerType", "SchedulerParameters", "FirstJobId"),
+)
 
 
 def main(words: list[str]) -> int:

@@ -39,7 +39,8 @@ def read(mounts: Path) -> Config:
 def test_files_and_keys_are_copied_and_ours_are_not(mounts: Path) -> None:
     etc = mounts / "etc"
     config.write(read(mounts), etc, "StateSaveLocation=/state/epoch-1\n")
-    assert {file.name for file in etc.iterdir()} == {"slurm.conf", "cgroup.conf", config.LOCAL, *config.KEYS}
+    ours = (config.LOCAL, config.REST, *config.KEYS)
+    assert {file.name for file in etc.iterdir()} == {"slurm.conf", "cgroup.conf", *ours}
     assert (etc / "slurm.conf").read_text() == "ClusterName=demo\n\nStateSaveLocation=/state/epoch-1\n"
     assert {stat.S_IMODE((etc / name).stat().st_mode) for name in config.KEYS} == {0o400}
 
@@ -50,6 +51,13 @@ def test_clients_beside_slurmctld_do_not_go_around_by_its_service(mounts: Path) 
     assert "slurmctldhost = ctl(ctl.ns.svc)" in (mounts / "etc" / "slurm.conf").read_text()
     lines = (mounts / "etc" / config.LOCAL).read_text().split()
     assert lines == ["ClusterName=demo", "SlurmctldHost=ctl(127.0.0.1)", "SlurmUser=slurm"]
+
+
+def test_a_slurmrestd_beside_slurmctld_takes_somebody_else_for_slurm_user(mounts: Path) -> None:
+    put(mounts, "d2", **{"slurm.conf": "ClusterName=demo\nSlurmctldHost=ctl(ctl.ns.svc)\nSlurmUser=slurm\n"})
+    config.write(read(mounts), mounts / "etc")
+    lines = (mounts / "etc" / config.REST).read_text().split()
+    assert lines[-1] == "SlurmUser=65534" and "SlurmctldHost=ctl(127.0.0.1)" in lines
 
 
 def test_a_last_line_that_is_to_be_continued_does_not_swallow_ours(mounts: Path) -> None:
@@ -65,7 +73,7 @@ def test_files_that_are_gone_are_removed(mounts: Path) -> None:
     before = (etc / "slurm.conf").stat().st_ino
     put(mounts, "d2", **{"slurm.conf": "ClusterName=other"})
     config.write(read(mounts), etc)
-    assert {file.name for file in etc.iterdir()} == {"slurm.conf", config.LOCAL, *config.KEYS}
+    assert {file.name for file in etc.iterdir()} == {"slurm.conf", config.LOCAL, config.REST, *config.KEYS}
     assert (etc / "slurm.conf").stat().st_ino != before, "exchanged, not written over"
 
 

@@ -11,7 +11,7 @@ from seltzer.guard.epoch import Blocked, Overtaken
 
 
 def names(state: Path) -> list[str]:
-    return sorted(path.name for path in state.iterdir())
+    return sorted(path.name for path in state.iterdir() if path.name[0] != ".")
 
 
 def yes() -> bool:
@@ -53,6 +53,7 @@ def test_numbers_are_numbers(tmp_path: Path) -> None:
 def test_two_states_are_not_guessed_about(tmp_path: Path) -> None:
     for name in ("epoch-2", "epoch-10"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "job_state").touch()
     with pytest.raises(Blocked, match="epoch-2, epoch-10"):
         epoch.begin(tmp_path, yes)
     assert names(tmp_path) == ["epoch-10", "epoch-2"]
@@ -89,6 +90,50 @@ def test_who_sleeps_before_making_the_first_epoch_makes_no_second_state(tmp_path
     assert names(tmp_path) == [f"epoch-{beginnings}"]
 
 
+def test_what_was_about_to_be_the_first_epoch_is_gone_on_with_by_who_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> Path:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+        dying.setattr(Path, "rename", die)
+        epoch.begin(tmp_path, yes)
+    assert names(tmp_path) == []
+    ours = epoch.begin(tmp_path, yes)
+    assert (ours.number, ours.ours()) == (1, True)
+    assert len(list(tmp_path.glob(".epoch-*"))) == 0
+
+
+@pytest.mark.parametrize("step", ["symlink_to", "rename"])
+@pytest.mark.parametrize("beginnings", [1, 2, 3])
+def test_a_name_never_comes_back_whenever_a_sleeper_wakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, beginnings: int
+) -> None:
+    """It would give the slurmctld that was fenced a place to save and acknowledge."""
+    original = getattr(Path, step)
+    others: list[epoch.Epoch] = []
+
+    def sleep(self: Path, target: object) -> object:
+        monkeypatch.setattr(Path, step, original)
+        others.extend(epoch.begin(tmp_path, yes) for _ in range(beginnings))
+        return original(self, target)
+
+    monkeypatch.setattr(Path, step, sleep)
+    with pytest.raises(Overtaken):
+        epoch.begin(tmp_path, yes)
+    assert names(tmp_path) == [f"epoch-{beginnings}"]
+    assert [other.ours() for other in others] == [False] * (beginnings - 1) + [True]
+
+
+def test_a_state_that_was_taken_away_is_not_made_anew(tmp_path: Path) -> None:
+    epoch.begin(tmp_path, yes).path.rename(tmp_path / "taken-away")
+    with pytest.raises(Blocked, match=r"had a state, and it is gone: bring it back, or begin anew \(rm .*/.origin-0\)"):
+        epoch.begin(tmp_path, yes)
+    (tmp_path / ".origin-0").unlink()
+    assert epoch.begin(tmp_path, yes).number == 1
+
+
 def test_the_link_has_one_name_for_ever_and_leads_nowhere_once_somebody_else_has_begun(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     link = tmp_path / "link"
@@ -104,7 +149,6 @@ def test_the_link_has_one_name_for_ever_and_leads_nowhere_once_somebody_else_has
 
 def test_a_new_cluster_owes_a_reconfigure_until_it_is_done(tmp_path: Path) -> None:
     ours = epoch.begin(tmp_path, yes)
-    assert not ours.owes_reconfigure
     ours.owe_reconfigure()
     (ours.path / "job_state").touch()
     ours = epoch.begin(tmp_path, yes)  # after a crash

@@ -36,7 +36,8 @@ class Asked:
         self.port = free_port()
         places = Places(etc=folder, squeue=str(self.squeue), http_port=self.port)
         settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(squeue=deadline))
-        self.server = jobs.serve(settings, Processes())
+        self.unready = ""
+        self.server = jobs.serve(settings, Processes(), lambda: self.unready)
 
     def script(self, text: str) -> None:
         half = self.folder / "half"
@@ -87,6 +88,10 @@ def test_the_answer_is_what_squeue_prints(asked: Asked) -> None:
 
 def test_anybody_may_ask_for_its_health_and_nothing_else_is_there(asked: Asked) -> None:
     assert asked.get("/healthz", "") == (200, "ok\n")
+    assert asked.get("/readyz", "") == (200, "ok\n")
+    asked.unready = "slurmctld is held"
+    assert asked.get("/readyz", "") == (503, "slurmctld is held\n")
+    asked.unready = ""
     assert asked.get("/")[0] == 404
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ def whats(rig: Rig) -> list[str]:
     return [event.what for event in rig.journal]
 
 
+def names(rig: Rig, epoch: str) -> set[str]:
+    return {file.name for file in (rig.state / epoch).iterdir()}
+
+
 def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> None:
     rig.start()
     pid = rig.running()
@@ -34,10 +39,12 @@ def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> Non
         ("reconfigure", pid, "epoch-1"),
         ("start", pid, "epoch-1"),
     ]
-    assert [file.name for file in (rig.state / "epoch-1").iterdir()] == ["job_state"], "nothing is owed any more"
-    until("the version is told", lambda: rig.api.report.get("slurm-version"))
+    assert names(rig, "epoch-1") == {"job_state", "seltzer.stamps"}, "nothing is owed any more"
+    until("all is told", lambda: {"slurm-version", "saved", "volume"} <= set(rig.api.report))
     report = rig.api.report
     assert report.pop("started").endswith("Z")
+    assert int(report.pop("saved")) == (rig.state / "epoch-1" / "job_state").stat().st_mtime_ns
+    assert set(json.loads(report.pop("volume"))) == {"free", "size", "low"}
     assert report == {
         "phase": "running",
         "config": "first",
@@ -71,7 +78,7 @@ def test_an_old_cluster_is_not_reconfigured(rig: Rig) -> None:
     assert rig.epochs() == ["epoch-8"]
     assert "epoch" not in (rig.folder / "etc-pod-a" / "slurm.conf").read_text(), "it is the same for all slurmds"
     assert rig.api.report["epoch"] == "8"
-    assert {file.name for file in (rig.state / "epoch-8").iterdir()} == {"job_state"}
+    assert names(rig, "epoch-8") == {"job_state", "seltzer.stamps"}
 
 
 def test_a_crashed_slurmctld_is_started_again_in_place(rig: Rig) -> None:
@@ -96,8 +103,8 @@ def test_crashes_in_a_row_are_waited_out_longer_and_longer_and_say_why(rig: Rig)
 
 
 def test_the_pauses_between_crashes() -> None:
+    from seltzer.guard.reign import Backoff
     from seltzer.guard.settings import Times
-    from seltzer.guard.supervisor import Backoff
 
     backoff = Backoff(Times())
     assert [backoff.after(1) for _ in range(9)] == [0, 0.5, 1, 2, 4, 8, 16, 30, 30]
@@ -281,11 +288,12 @@ def _children(pid: int) -> list[int]:
 def test_two_states_are_a_riddle_that_a_person_has_to_solve(rig: Rig) -> None:
     for name in ("epoch-3", "epoch-5"):
         (rig.state / name).mkdir()
+        (rig.state / name / "job_state").touch()
     rig.start()
     until("it is blocked", lambda: rig.api.report.get("phase") == "blocked")
     assert "epoch-3, epoch-5" in rig.api.report["message"]
     assert rig.journal == []
-    (rig.state / "epoch-3").rmdir()
+    (rig.state / "epoch-3").rename(rig.state / "moved-away")
     rig.running()
     assert rig.epochs() == ["epoch-6"]
 

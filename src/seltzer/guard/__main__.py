@@ -37,11 +37,12 @@ def _run() -> int:
         log.say(str(error))
         return 2
     processes = Processes()
+    supervisor = Supervisor(settings, api, processes)
     try:
-        jobs.serve(settings, processes)
+        jobs.serve(settings, processes, supervisor.unready)
     except OSError as error:
         log.say(f"nobody can ask for jobs here: {error}")  # a pity, but no reason not to run slurmctld
-    return Supervisor(settings, api, processes).run()
+    return supervisor.run()
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ _WITH_US = ("setpriv", "--pdeathsig", "KILL")
 class Child:
     """One slurmctld in the foreground. Start it in the main thread: the kernel ends it together with that."""
 
-    def __init__(self, processes: Processes, argv: Sequence[str]) -> None:
+    def __init__(self, processes: Processes, argv: Sequence[str], cwd: Path | None = None) -> None:
         self._process = processes.start(
-            [*_WITH_US, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True
+            [*_WITH_US, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True, cwd=cwd
         )
         self._lines: deque[str] = deque(maxlen=LINES)
         self._before: set[str] = set()
@@ -63,13 +63,22 @@ class Child:
         except OSError:
             return set()
 
+    @property
+    def how(self) -> str:
+        """How it ended, such as `was ended by SIGSEGV`."""
+        code = self.code or 0
+        return f"exited with code {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
+
+    @property
+    def lines(self) -> list[str]:
+        """What it said last."""
+        return list(self._lines)
+
     def obituary(self) -> str:
         """How it ended, and what it said about it."""
         self._reader.join(0.5)  # its last words may still be in the pipe; orphans may hold that open for ever
-        code = self.code or 0
-        how = f"exited with code {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
         words = self.verdict()
-        return f"slurmctld {how}: {words}" if words else f"slurmctld {how}"
+        return f"slurmctld {self.how}: {words}" if words else f"slurmctld {self.how}"
 
     def verdict(self) -> str:
         """Of its last lines what tells most."""

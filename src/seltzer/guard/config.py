@@ -16,6 +16,8 @@ _HALF = ".seltzer-half"
 _HOST = re.compile(rb"^\s*SlurmctldHost\s*=\s*([^\s(#]+).*$", re.IGNORECASE | re.MULTILINE)
 LOCAL = "seltzer.local.conf"
 """slurm.conf for clients in this container. Not every network leads a pod's request to its own Service back to it."""
+REST = "seltzer.rest.conf"
+"""The same for a slurmrestd in this container, which refuses to run as what its slurm.conf calls SlurmUser."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def write(config: Config, etc: Path, lines: str = "") -> None:
     # The empty line ends one that was to be continued.
     slurm_conf = files.pop("slurm.conf") + b"\n\n" + lines.encode()
     files[LOCAL] = _HOST.sub(rb"SlurmctldHost=\1(127.0.0.1)", slurm_conf)
+    files[REST] = files[LOCAL] + b"\nSlurmUser=65534\n"
     files["slurm.conf"] = slurm_conf
     for name, content in files.items():
         _replace(etc / name, content, 0o400 if name in KEYS else 0o444)

@@ -2,13 +2,17 @@
 
 From that moment the one before, cut off, frozen or slow, can save and acknowledge nothing: the path that it knows is
 gone. No clock and no API server is needed for that. A name is looked for before the Lease is looked at, so whoever
-slept in between, and lost the Lease meanwhile, finds that the name is gone.
+slept in between, and lost the Lease meanwhile, finds that the name is gone. That holds for what is found out about
+the state in between, too: it is true of the directory that had the name, or of nothing.
+
+Numbers only grow, also when a person decides to go on from an older state, and no name ever comes back.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,45 +80,73 @@ class Epoch:
             (self.path / _MARKER).unlink()
 
 
-def begin(state: Path, leading: Callable[[], bool]) -> Epoch:
+def begin(
+    state: Path,
+    leading: Callable[[], bool],
+    *,
+    check: Callable[[Path | None], object] = lambda found: None,
+    above: int = 0,
+) -> Epoch:
     """Fence off everybody before us. Raises Blocked, Overtaken or OSError, and then nothing was started.
 
-    `leading` says whether we hold the Lease for sure.
+    `leading` says whether we hold the Lease for sure. `check` raises Blocked if we may not go on from what was found,
+    and then nothing was changed. The number will be greater than `above`.
     """
     found = _epochs(state)
     if len(found) > 1:
         names = ", ".join(f"epoch-{number}" for number in found)
         raise Blocked(f"{state} has {names}, but one cluster has one state: keep the right one, move the others away")
+    _check(state / f"epoch-{found[0]}" if found else None, check)
     if not leading():
         raise Overtaken("the Lease has to be renewed first")
-    path = _rename(state, found[0]) if found else _make(state)
+    newest = max([*found, above])
+    ours = _rename(state / f"epoch-{found[0]}", newest + 1) if found else _make(state, newest)
     _sync(state)
-    for left in path.glob("*.new"):
+    for left in ours.path.glob("*.new"):
         left.unlink(missing_ok=True)
-    status = path.stat()
-    return Epoch(path, int(path.name.partition("-")[2]), (status.st_dev, status.st_ino))
+    return ours
 
 
-def _rename(state: Path, number: int) -> Path:
-    path = state / f"epoch-{number + 1}"
+def _check(found: Path | None, check: Callable[[Path | None], object]) -> None:
     try:
-        (state / f"epoch-{number}").rename(path)
+        check(found)
+    except Blocked:
+        if found and not found.exists():
+            raise Overtaken(f"somebody else renamed {found.name}") from None
+        raise
+
+
+def _rename(old: Path, number: int) -> Epoch:
+    try:
+        found = old.stat()
+        ours = Epoch(old.parent / f"epoch-{number}", number, (found.st_dev, found.st_ino))
+        old.rename(ours.path)
     except FileNotFoundError:
-        raise Overtaken(f"somebody else renamed epoch-{number}") from None
-    return path
+        raise Overtaken(f"somebody else renamed {old.name}") from None
+    if not ours.ours():
+        raise Overtaken(f"somebody else renamed {ours.path.name}")
+    return ours
 
 
-def _make(state: Path) -> Path:
-    path = state / "epoch-1"
+def _make(state: Path, above: int) -> Epoch:
+    """The first epoch has one origin for ever, which is renamed as any other.
+
+    Who only made a directory, and slept before that, would give a name back to the slurmctld that was fenced by its
+    going away.
+    """
+    origin = state / f".origin-{above}"
+    if not origin.is_symlink():
+        half = Path(tempfile.mkdtemp(prefix=".epoch-", dir=state))
+        try:
+            origin.symlink_to(half.name)
+        except FileExistsError:
+            half.rmdir()
     try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        raise Overtaken("somebody else made epoch-1") from None
-    # Whoever slept before the mkdir may have made a second state beside one that has been renamed meanwhile.
-    if len(_epochs(state)) > 1:
-        path.rmdir()
-        raise Overtaken("somebody else made and renamed epoch-1")
-    return path
+        return _rename(state / origin.readlink(), above + 1)
+    except Overtaken:
+        if _epochs(state):
+            raise
+        raise Blocked(f"{state} had a state, and it is gone: bring it back, or begin anew (rm {origin})") from None
 
 
 def _epochs(state: Path) -> list[int]:

@@ -1,8 +1,9 @@
 """`GET /jobs/<hostlist>`: which jobs are on these nodes, asked beside slurmctld, where it is cheap.
 `GET /named`: which nodes waiting jobs ask for by name.
+`GET /readyz`: whether slurmctld here is ready, or stands by.
 
-The answers are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it has
-the cluster's key with a token of user slurm.
+The answers about jobs are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it
+has the cluster's key with a token of user slurm. Anybody may ask for our health: kubelet has no token.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _decode(part: bytes) -> bytes:
 class Jobs:
     """Runs squeue, a few at a time and never for long."""
 
-    def __init__(self, settings: Settings, processes: Processes) -> None:
+    def __init__(self, settings: Settings, processes: Processes, unready: Callable[[], str]) -> None:
+        self._unready = unready
         self._key: Path = settings.places.etc / "jwt_hs256.key"
         self._env = {"SLURM_CONF": str(settings.places.etc / LOCAL)}
         self._squeue = settings.places.squeue
@@ -84,8 +86,11 @@ class Jobs:
         """A status of HTTP and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
         if path == "/healthz":
             return 200, b"ok\n"
+        if path == "/readyz":
+            why = self._unready()
+            return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
         if not path.startswith("/jobs/") and path != "/named":
-            return 404, b"ask for /jobs/<hostlist>, /named or /healthz\n"
+            return 404, b"ask for /jobs/<hostlist>, /named, /readyz or /healthz\n"
         try:
             key = self._key.read_bytes()
         except OSError:
@@ -123,9 +128,12 @@ class Jobs:
         return 503, f"{words[:1000]}\n".encode()
 
 
-def serve(settings: Settings, processes: Processes) -> ThreadingHTTPServer:
-    """Answer on the guard's port, on all addresses, in threads of its own; `shutdown` ends it."""
-    server = _listen(settings.places.http_port, Jobs(settings, processes).answer)
+def serve(settings: Settings, processes: Processes, unready: Callable[[], str]) -> ThreadingHTTPServer:
+    """Answer on the guard's port, on all addresses, in threads of its own; `shutdown` ends it.
+
+    `unready` tells why nobody should count on this pod, or nothing.
+    """
+    server = _listen(settings.places.http_port, Jobs(settings, processes, unready).answer)
     threading.Thread(target=server.serve_forever, daemon=True, name="jobs").start()
     return server
 

@@ -2,6 +2,8 @@
 
 The Lease only elects. Nothing is unsafe when two believe to hold it, since the epoch fences, so a holder that can't
 reach the API server simply goes on. It stops when it sees another holder.
+
+Who stands by only looks: it writes nothing until the Lease is free.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from seltzer.guard import log
 from seltzer.guard.api import Api, ApiError, Conflict, Json
-from seltzer.guard.report import Report, now
+from seltzer.guard.report import PREFIX, Report, now
 from seltzer.guard.settings import Settings
+
+ASKED = ("hold", "accept-state")
+"""What others ask of us with annotations of the Lease."""
 
 
 class Keeper:
@@ -25,6 +30,10 @@ class Keeper:
 
     def __init__(self, api: Api, settings: Settings, wake: Callable[[], None]) -> None:
         self.report = Report(self._hurry)
+        self.inherited: Mapping[str, str] = {}
+        """The Lease's annotations as they were when it was won, without their prefix: what the one before told."""
+        self.annotations: Mapping[str, str] = {}
+        """The same as of the API server's last answer. An API server that is away changes nothing."""
         self._api = api
         self._settings = settings
         self._times = settings.times
@@ -38,6 +47,8 @@ class Keeper:
         self._renewed = -math.inf  # when the last renewal that succeeded was sent
         self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
         self._announced = -math.inf  # when the EndpointSlice last had our address
+        self._heard = -math.inf  # when the API server last answered about the Lease
+        self._used_up: set[str] = set()  # annotations of others that have had their effect
         self._trouble: dict[str, str] = {}  # what went wrong last with each step
         self._again = threading.Event()
         self._ending = threading.Event()
@@ -53,6 +64,21 @@ class Keeper:
     def sure(self) -> bool:
         """Whether nobody else can have it now: others wait for its whole duration since our last renewal."""
         return self._held and time.monotonic() - self._renewed < self._times.lease / 2
+
+    @property
+    def hold(self) -> bool:
+        """Whether somebody wants slurmctld to stay down."""
+        return self.annotations.get("hold") == "true"
+
+    def heard(self) -> bool:
+        """Whether the API server could be asked lately, so that we would notice that the Lease is free."""
+        return time.monotonic() - self._heard < self._times.lease
+
+    def use_up(self, name: str) -> None:
+        """Remove another one's annotation: it has had its effect, and must not have it a second time."""
+        if name in self.annotations:
+            self._used_up.add(name)
+            self._again.set()
 
     def renounce(self) -> None:
         """Not ours any more, whatever the Lease says: the epoch is somebody else's. We run for it again."""
@@ -97,7 +123,7 @@ class Keeper:
 
     def _run_for_it(self) -> None:
         """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
-        lease = self._api.get(self._lease)
+        lease = self._get()
         version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
         if version != self._seen[0]:
             self._seen = (version, time.monotonic())
@@ -106,6 +132,8 @@ class Keeper:
         lasts = spec.get("leaseDurationSeconds") or self._times.lease
         if holder and not mine and time.monotonic() - self._seen[1] < lasts:
             return
+        inherited = self.annotations
+        self.report.inherit()
         wanted = self._spec()
         if not mine:
             # The first to hold it took it over from nobody.
@@ -117,6 +145,7 @@ class Keeper:
             return  # somebody was faster
         log.say(f"won the Lease {self._settings.lease}" + (f" from {holder}" if holder and not mine else ""))
         self._announced = -math.inf
+        self.inherited = inherited
         self._won += 1
         self._held = True
         self._wake()
@@ -126,7 +155,7 @@ class Keeper:
             self._write(self._version, self._spec())
         except Conflict:
             # 1. Somebody took it. 2. Somebody annotated it, or made it anew. 3. We did: the answer didn't reach us.
-            lease = self._api.get(self._lease)
+            lease = self._get()
             holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if holder not in ("", self._settings.identity):
                 log.say(f"lost the Lease {self._settings.lease} to {holder}")
@@ -142,10 +171,28 @@ class Keeper:
     def _write(self, version: str, spec: Json) -> None:
         """Onto this version only: of two who try, one gets a Conflict."""
         sent = time.monotonic()
-        metadata = {"resourceVersion": version, "annotations": self.report.annotations()}
+        used_up = list(self._used_up)
+        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
+        metadata = {"resourceVersion": version, "annotations": annotations}
         lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
         self._version = lease["metadata"]["resourceVersion"]
         self._renewed = sent
+        self._used_up.difference_update(used_up)
+        self._listen(lease)
+
+    def _get(self) -> Json:
+        lease = self._api.get(self._lease)
+        self._listen(lease)
+        return lease
+
+    def _listen(self, lease: Json) -> None:
+        """Pass on what others wrote."""
+        found = lease["metadata"].get("annotations") or {}
+        told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        before, self.annotations = self.annotations, told
+        self._heard = time.monotonic()
+        if any(before.get(name) != told.get(name) for name in ASKED):
+            self._wake()
 
     def _announce(self) -> None:
         """Lead clients here. Looked at again now and then: a loser's late write may have come after ours."""
@@ -166,7 +213,7 @@ class Keeper:
         try:
             self._write(self._version, {"holderIdentity": ""})
         except Conflict:
-            lease = self._api.get(self._lease)
+            lease = self._get()
             if (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity:
                 self._write(lease["metadata"]["resourceVersion"], {"holderIdentity": ""})
         self._held = False

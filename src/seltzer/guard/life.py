@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from seltzer.guard import config, log
+from seltzer.guard import config, log, recovery, rotation, state
 from seltzer.guard.child import Child, Readiness
 from seltzer.guard.config import Config, Rollout
 from seltzer.guard.epoch import Epoch
 from seltzer.guard.processes import Processes
+from seltzer.guard.recovery import history
+from seltzer.guard.repairer import Repairer
 from seltzer.guard.report import Report, now
 from seltzer.guard.settings import Settings
 from seltzer.guard.wake import Waker
+
+_DEBUG = re.compile(rb"^\s*SlurmctldDebug\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
+# Below that slurmctld doesn't say which jobs start, end and are cancelled.
+_TOO_QUIET = frozenset({b"quiet", b"fatal", b"error", b"info", b"0", b"1", b"2", b"3"})
 
 
 class Reason(enum.Enum):
@@ -26,6 +34,7 @@ class Reason(enum.Enum):
     CHANGED = "the configuration needs a new start"
     STOPPED = "the pod ends"
     LOST = "another one holds the Lease"
+    HELD = "it is held for debugging"
     FENCED = "its state directory is gone"
 
 
@@ -53,22 +62,34 @@ class Life:
         self._started_with = chosen.restart
         epoch.link(self._places.link)
         epoch.owe_reconfigure()
+        rotation.take_over(epoch.path)
+        self._found = recovery.find(epoch.path)
+        self._quiet = self._found.quiet  # nothing is scheduled yet
+        self._repairer: Repairer | None = None
+        self._opened: tuple[int, float | None] | None = None  # from which state, and up to when the log told
+        if self._quiet:
+            log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
         self._write(chosen)
         self.born = time.monotonic()
-        self._child = Child(
-            world.processes, [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
-        )
+        argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
+        # Where it leaves its core when it crashes.
+        self._child = Child(world.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
         self._readiness = self._ask()
         self._ready = False
         self._ready_since = math.inf
         self._asked_to_reconfigure = math.inf
         self._settling = False  # in the one reconfigure of a new cluster
+        self._rotated = time.monotonic()
         world.report.set(started=now())
 
     @property
     def killed(self) -> bool:
         """Whether it was ended by SIGKILL, which no configuration does."""
         return self._child.code == -signal.SIGKILL
+
+    @property
+    def child(self) -> Child:
+        return self._child
 
     def obituary(self) -> str:
         return self._child.obituary()
@@ -89,6 +110,8 @@ class Life:
             raise
         finally:
             self._readiness.cancel()
+            if self._repairer:
+                self._repairer.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -107,6 +130,9 @@ class Life:
         if not self._ready:
             late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
             return Reason.CHANGED if late and not self._child.renewed else None
+        if time.monotonic() - self._rotated >= self._times.rotate:
+            self._rotated = time.monotonic()
+            rotation.rotate(self._epoch.path, lambda: self._child.send(signal.SIGUSR2))
         if time.monotonic() - self._ready_since >= self._times.probation:
             self._world.rollout.prove(self.config)
         change = self._world.rollout.change(self.config)
@@ -119,6 +145,11 @@ class Life:
         return self._reconfigure(change)
 
     def _become_ready(self) -> None:
+        if self._quiet:
+            self._repair()
+            return
+        if self._opened:
+            self._finish_repair(*self._opened)
         if self._settling:
             self._settling = False
             self._epoch.reconfigured()
@@ -131,6 +162,35 @@ class Life:
         self._ready_since = time.monotonic()
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
         self._tell()
+
+    def _repair(self) -> None:
+        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick."""
+        if not self._repairer:
+            world = self._world
+            self._repairer = Repairer(self._found, world.settings, world.processes, world.waker.wake)
+        if not self._repairer.done:
+            return
+        told = self._repairer.recovered.as_json(self._epoch.number)
+        if told:
+            self._world.report.set(recovered=told)
+        self._quiet = False
+        try:
+            self._write(self.config)
+        except OSError as error:
+            self._quiet = True
+            self._world.report.set(message=f"slurmctld's configuration can't be written: {error}")
+            return
+        # What comes from here on is in the state that the reconfigure saves, or later than that.
+        self._opened = (state.saved(self._epoch.path), history.last_time(self._epoch.path))
+        self._settling = self._epoch.owes_reconfigure
+        self._send_reconfigure()
+
+    def _finish_repair(self, before: int, until: float | None) -> None:
+        self._opened = None
+        if state.saved(self._epoch.path) != before:
+            recovery.finished(self._epoch.path, until)
+        else:
+            log.say("slurmctld hasn't saved what was repaired: the next start looks at it again")
 
     def _tell(self) -> None:
         self._world.report.set("running", config=self.config.digest, message=self._world.rollout.complaint)
@@ -156,7 +216,13 @@ class Life:
         return Readiness(self._child, self._places.port, self._times.probe, self._world.waker.wake)
 
     def _write(self, chosen: Config) -> None:
-        config.write(chosen, self._places.etc, f"StateSaveLocation={self._places.link}\n")
+        lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
+        wanted = _DEBUG.findall(chosen.files["slurm.conf"])
+        if not wanted or wanted[-1].lower() in _TOO_QUIET:
+            lines += "SlurmctldDebug=verbose\n"
+        if self._quiet:
+            lines += f"{recovery.QUIET}FirstJobId={self._found.first_job_id}\n"
+        config.write(chosen, self._places.etc, lines)
 
     def _stop(self, reason: Reason) -> None:
         """End it, politely unless it is fenced, and wait until it is gone."""
@@ -165,6 +231,9 @@ class Life:
             self._world.report.set("stopping")
         patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)
         killing = time.monotonic() + patience
+        if self._repairer:
+            self._repairer.cancel()
+        before = state.saved(self._epoch.path)
         if patience:
             self._child.send(signal.SIGTERM)
         killed = False
@@ -177,3 +246,6 @@ class Life:
                 killed = True
             self._world.waker.wait(self._times.tick)
             self._world.processes.reap()
+        if self._child.code == 0:
+            with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
+                recovery.ended_well(self._epoch.path, before)

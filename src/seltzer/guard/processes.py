@@ -10,6 +10,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 
@@ -28,16 +29,18 @@ class Processes:
         stderr: int | IO[bytes],
         session: bool = False,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """In the root folder, without input; `env` is added to the environment."""
+        """Without input and in the root folder unless `stdin` or `cwd` are given; `env` is added to the environment."""
         with self._lock:
             process = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=session,
-                cwd="/",
+                cwd=cwd or "/",
                 env={**os.environ, **(env or {})},
             )
             self._ours[process.pid] = process

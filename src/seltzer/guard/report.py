@@ -7,9 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from seltzer.guard import log
 from seltzer.guard.output import LIMIT
 
-Phase = Literal["starting", "running", "stopping", "crashed", "blocked"]
+Phase = Literal["starting", "running", "stopping", "crashed", "blocked", "held"]
+PREFIX = "seltzer.dev/"
+JSON_LIMIT = 16 << 10
+_OURS = ("config", "phase", "message", "slurm-version", "started", "restarts", "volume")
+# They are about the cluster, not about this guard: a predecessor's stay until we know better.
+_INHERITED = ("epoch", "saved", "crash", "recovered")
+_STAYING = ("slurm_version", "restarts")
+_JSON = ("volume", "crash", "recovered")
 
 
 class Report:
@@ -21,22 +29,46 @@ class Report:
         self._values: dict[str, str] = {"phase": "starting", "restarts": "0"}
 
     def set(self, phase: Phase | None = None, **values: str) -> None:
-        """Change some of it; an empty value removes the annotation."""
+        """Change some of it; an empty value removes the annotation. It is told at once."""
         if phase:
             values["phase"] = phase
+        if self._put(values):
+            self._changed()
+
+    def note(self, **values: str) -> None:
+        """Change some of it, for whenever the Lease is renewed the next time."""
+        self._put(values)
+
+    def _put(self, values: dict[str, str]) -> bool:
         if "message" in values:
             values["message"] = values["message"][:LIMIT]
+        for name in _JSON:
+            # Half of a document is none. Whoever makes one keeps it short; the Lease must not suffer if not.
+            if len(values.get(name, "").encode()) > JSON_LIMIT:
+                log.say(f"{name} is too long for the Lease and is left out")
+                del values[name]
         with self._lock:
             if {**self._values, **values} == self._values:
-                return
+                return False
             self._values |= values
-        self._changed()
+            return True
+
+    def get(self, name: str) -> str:
+        with self._lock:
+            return self._values.get(name, "")
+
+    def inherit(self) -> None:
+        """Forget what was true of our last term: since then somebody else may have led."""
+        with self._lock:
+            kept = {name: value for name, value in self._values.items() if name in _STAYING}
+            self._values = {**kept, "phase": "starting"}
 
     def annotations(self) -> dict[str, str | None]:
-        """All of them, those without a value too: a predecessor's must not stay."""
-        names = ("epoch", "config", "phase", "message", "slurm-version", "started", "restarts")
+        """All that the Lease should say. None is for what must not stay; what isn't named stays as it is."""
         with self._lock:
-            return {f"seltzer.dev/{name}": self._values.get(name.replace("-", "_")) or None for name in names}
+            told = {name: self._values.get(name.replace("-", "_")) or None for name in _OURS}
+            told |= {name: self._values[name] or None for name in _INHERITED if name in self._values}
+        return {f"{PREFIX}{name}": value for name, value in told.items()}
 
 
 def now() -> str:

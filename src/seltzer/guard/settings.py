@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+SHORTEST_LEASE, LONGEST_LEASE = 2, 300
+
 
 @dataclass(frozen=True)
 class Places:
@@ -16,9 +18,14 @@ class Places:
     state: Path = Path("/var/spool/slurmctld")
     link: Path = Path("/run/slurmctld-state")
     etc: Path = Path("/etc/slurm")
+    cores: Path = Path("/run/cores")
     verdict: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
+    scontrol: str = "scontrol"
+    scancel: str = "scancel"
+    slurmrestd: str = "slurmrestd"
+    gdb: str = "gdb"
     port: int = 6817
     trial_port: int = 6917
     http_port: int = 6816
@@ -33,7 +40,8 @@ class Times:
     api: float = 3.0  # for one call of the API server
     lease: float = 5.0
     announce: float = 10.0  # how often we see whether the EndpointSlice still says so
-    blocked: float = 1.0
+    blocked: float = 1.0  # how often somebody who can't start looks whether it was mended
+    volume: float = 2.0  # how often the free space is looked at
     backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
     steady: float = 60.0  # who was up for this long starts at the beginning of the back-off again
     probation: float = 5.0  # a configuration is good when slurmctld has been up with it for this long
@@ -42,6 +50,9 @@ class Times:
     lost_grace: float = 5.0  # the same when another one leads: what is saved now is saved in vain
     trial: float = 20.0
     squeue: float = 10.0
+    gdb: float = 30.0
+    repair: float = 20.0  # for putting jobs right before anything is scheduled
+    rotate: float = 5.0  # how often the size of the logs is looked at
 
 
 @dataclass(frozen=True)
@@ -55,18 +66,46 @@ class Settings:
     address: str
     places: Places = field(default_factory=Places)
     times: Times = field(default_factory=Times)
+    reserve: int = 64 << 20  # bytes of the state volume that are kept back for when it is full
+    keep_jobs: bool = True
+    """Whether jobs that were acknowledged and not saved are put back."""
 
 
 def from_environment(env: Mapping[str, str]) -> Settings:
     """What the pod's manifest says. Raises KeyError or ValueError by the variable that is missing or wrong."""
+    lease = _lease(env)
     return Settings(
         namespace=env["SELTZER_NAMESPACE"],
         lease=env["SELTZER_LEASE"],
         endpointslice=env["SELTZER_ENDPOINTSLICE"],
         identity=env["SELTZER_IDENTITY"],
         address=env["SELTZER_ADDRESS"],
-        times=Times(lease=_seconds(env, "SELTZER_LEASE_DURATION", 5), grace=_seconds(env, "SELTZER_STOP_GRACE", 50)),
+        times=Times(
+            # So that a renewal that got stuck on a dead connection is sent again while the Lease is ours.
+            api=min(3.0, lease / 3),
+            lease=lease,
+            grace=_seconds(env, "SELTZER_STOP_GRACE", 50),
+        ),
+        keep_jobs=_yes(env, "SELTZER_KEEP_JOBS", True),
     )
+
+
+def _lease(env: Mapping[str, str]) -> float:
+    name = "SELTZER_LEASE_DURATION"
+    lease = _seconds(env, name, 5)
+    if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
+        raise ValueError(
+            f"{name} is {lease:g}, but a Lease has to last from {SHORTEST_LEASE} to {LONGEST_LEASE} seconds: "
+            "a shorter one is lost whenever the API server is slow"
+        )
+    return lease
+
+
+def _yes(env: Mapping[str, str], name: str, default: bool) -> bool:
+    said = env.get(name) or str(default).lower()
+    if said not in ("true", "false"):
+        raise ValueError(f"{name} has to be true or false")
+    return said == "true"
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

@@ -212,7 +212,7 @@ def _recipes(binaries: Path) -> list[Recipe]:
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
     slurm = {"install": images / "slurm" / "install"}
     package = root / "src" / "seltzer"
-    guard = [package / "__init__.py", *(package / "guard").glob("*.py")]
+    guard = [package / "__init__.py", *(package / "guard").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
     return [
         *(
