@@ -37,9 +37,10 @@ def partitions(rendered: Rendered) -> dict[str, str]:
 
 
 def test_an_empty_spec_is_a_whole_configuration() -> None:
-    rendered = render(cluster(), [])
+    rendered = render(cluster({"controller": {"keepJobs": False}}), [])
     found = parsed(rendered)
     assert set(rendered.files) == {"slurm.conf", "cgroup.conf", "seltzer.digest", "seltzer.restart"}
+    assert found.get("JobSubmitPlugins") is None
     assert found.get("ClusterName") == "demo"
     assert found.get("SlurmctldHost") == "demo-slurmctld(demo-slurmctld.ns.svc)"
     assert found.get("StateSaveLocation") is None, "the guard adds it"
@@ -118,8 +119,59 @@ def test_what_cannot_be_is_refused_in_one_line(config: Mapping[str, str], words:
 
 def test_other_files_are_passed_as_they_are() -> None:
     files = {"job_submit.lua": "include = 1\n", "topology.yaml": "- a", "cgroup.conf": "CgroupPlugin=autodetect #\n"}
-    rendered = render(cluster({"config": files}), [])
+    rendered = render(cluster({"config": files, "controller": {"keepJobs": False}}), [])
     assert {name: rendered.files[name] for name in files} == files
+
+
+def keeping(plugins: str | None, files: Mapping[str, str]) -> Rendered:
+    """With `controller.keepJobs`, for a site that has these plugins and files."""
+    text = "" if plugins is None else f"JobSubmitPlugins={plugins}"
+    return render(cluster({"config": {"slurm.conf": text, **files}, "controller": {"keepJobs": True}}), [])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "all_of_them"),
+    [
+        (None, "lua"),
+        ("all_partitions", "all_partitions,lua"),
+        ("require_timelimit,job_submit/defaults", "require_timelimit,job_submit/defaults,lua"),
+    ],
+)
+def test_jobs_are_kept_by_one_more_plugin_behind_the_sites(theirs: str | None, all_of_them: str) -> None:
+    rendered = keeping(theirs, {})
+    assert parsed(rendered).get("JobSubmitPlugins") == all_of_them
+    assert "SELTZER_JOB" in rendered.files["job_submit.lua"]
+    assert "job_submit_site.lua" not in rendered.files
+
+
+@pytest.mark.parametrize("theirs", ["lua", "job_submit/lua", "lua,all_partitions", "all_partitions,lua"])
+def test_a_sites_own_script_is_beside_ours_and_its_plugins_stay_as_they_are(theirs: str) -> None:
+    rendered = keeping(theirs, {"job_submit.lua": "-- the site's\n"})
+    assert parsed(rendered).get("JobSubmitPlugins") == theirs
+    assert "SELTZER_JOB" in rendered.files["job_submit.lua"]
+    assert rendered.files["job_submit_site.lua"] == "-- the site's\n"
+
+
+def test_a_script_that_the_site_does_not_use_is_not_run_for_it() -> None:
+    rendered = keeping(None, {"job_submit.lua": "-- the site's\n"})
+    assert "job_submit_site.lua" not in rendered.files
+    assert "the site's\n" not in rendered.files["job_submit.lua"]
+
+
+def test_keeping_jobs_is_nothing_that_has_to_be_tried() -> None:
+    assert render(cluster({"controller": {"keepJobs": True}}), []).trusted
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "slurm.conf has JobSubmitPlugins=lua, but config has no job_submit.lua: add it, or remove lua"),
+        ({"job_submit.lua": "", "job_submit_site.lua": ""}, "for your job_submit.lua: rename the file"),
+    ],
+)
+def test_a_site_whose_script_cannot_be_run_beside_ours_is_told(files: Mapping[str, str], words: str) -> None:
+    with pytest.raises(ConfigRefused, match=words):
+        keeping("lua", files)
 
 
 TEXT = st.text(alphabet=st.sampled_from('aB=," \\#\n\t\r\0;é'), max_size=40)

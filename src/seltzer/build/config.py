@@ -13,7 +13,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import names, partitions, userconf
+from . import journal, names, partitions, userconf
 from .userconf import MAIN, ConfigRefused
 
 __all__ = ["RESTART_KEYS", "ConfigRefused", "Rendered", "identity", "render", "restart_keys"]
@@ -79,6 +79,8 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     Raises ConfigRefused for what the user can't have. Whether Slurm takes the rest is for a trial to find out.
     """
     user = userconf.read(cluster.spec.config)
+    if cluster.spec.controller.keep_jobs:
+        user = journal.keep(user)
     lines = [
         *_settings([*identity(cluster), *_ours()], user.settings),
         *user.things,

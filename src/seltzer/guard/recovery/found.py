@@ -1,0 +1,119 @@
+"""What the last slurmctld may not have saved, found before the next one starts and removes it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from seltzer.guard import log, state
+from seltzer.guard.recovery import history, spool, traces
+from seltzer.guard.recovery.history import MARGIN
+
+_CLEAN = "seltzer.clean"
+_FLOOR = "seltzer.recovered"
+_SINCE = "since"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where to look for it. All is empty after a slurmctld that ended as it should."""
+
+    epoch: Path
+    since: float | None = None
+    """The time of the log from which on things may not have been saved; None is for all of it."""
+    jobs: frozenset[int] = frozenset()
+    """Jobs whose directories are safe now. Most of them have been saved."""
+    first_job_id: int = 0
+    """No ID below it may be given to another job; 0 if all may."""
+    quiet: bool = False
+    """Whether nothing may be scheduled before all is repaired."""
+
+
+def find(epoch: Path) -> Found:
+    """Raises OSError if what was found can't be made safe."""
+    unfinished = _since(epoch)
+    saved = state.saved(epoch)
+    if unfinished is None and saved and _text(epoch / _CLEAN) == str(saved):
+        return Found(epoch)
+    if not saved and not any(epoch.glob("hash.?")):
+        return Found(epoch)  # a new cluster
+    since, made = _window(epoch, saved)
+    if unfinished is not None:
+        # Its repair was cut short: what that one had to look at is to be looked at again.
+        since = None if since is None or unfinished == -math.inf else min(since, unfinished)
+    evidence = traces.read(history.read(epoch, since).lines)
+    submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
+    new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
+    if not (new or evidence.jobs or unfinished is not None):
+        return Found(epoch)
+    spool.save(epoch, new)
+    _remember(epoch, since)
+    jobs = frozenset(spool.saved(epoch))
+    highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
+    return Found(epoch, since, jobs, highest + 1, quiet=True)
+
+
+def ended_well(epoch: Path, before: int) -> None:
+    """slurmctld has ended with code 0, after it was told to: all is saved, if there is a newer state than before."""
+    saved = state.saved(epoch)
+    if saved and saved != before:
+        _write(epoch / _CLEAN, str(saved))
+
+
+def finished(epoch: Path, until: float | None) -> None:
+    """What was found up to that time of the log has been repaired and saved."""
+    if until is not None:
+        _write(epoch / _FLOOR, repr(until))
+    spool.forget(epoch)
+
+
+def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
+    """From when on things may not have been saved: in the log's time, and in the volume's."""
+    if not saved:
+        return None, -math.inf
+    made = saved / 1e9 - MARGIN
+    since = history.in_log_time(epoch, made)
+    floor = _number(epoch / _FLOOR)
+    if since is not None and floor is not None:
+        since = max(since, floor)
+    return since, made
+
+
+def _since(epoch: Path) -> float | None:
+    """From when on an unfinished repair had to look; None if there is none."""
+    if not (epoch / spool.RECOVERY).is_dir():
+        return None
+    try:
+        found = json.loads((epoch / spool.RECOVERY / _SINCE).read_text())
+        return -math.inf if found is None else float(found)
+    except (OSError, ValueError, TypeError):
+        return -math.inf
+
+
+def _remember(epoch: Path, since: float | None) -> None:
+    _write(epoch / spool.RECOVERY / _SINCE, json.dumps(since))
+
+
+def _number(file: Path) -> float | None:
+    try:
+        return float(_text(file))
+    except ValueError:
+        return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write(file: Path, text: str) -> None:
+    half = file.with_name(f"{file.name}.half")
+    try:
+        half.write_text(text)
+        half.rename(file)
+    except OSError as error:
+        log.say(f"{file.name} can't be written: {error}")  # then more is looked at than has to be

@@ -1,0 +1,67 @@
+"""The journal that job_submit.lua writes: with which options each batch job was submitted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+JOURNAL = "seltzer.journal"
+_MOST = 64 << 20
+_KEY = re.compile(rb'^\s*\{"v": ?1, ?"key": ?"([^"\\]+)"')
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One submission: what POST /job/submit needs besides script and environment."""
+
+    options: dict[str, Any]
+    cannot: str = ""
+    """Why these options aren't all that the job had; empty if they are."""
+
+
+@dataclass(frozen=True)
+class Journal:
+    entries: dict[str, Entry] = field(default_factory=dict)
+    modified: frozenset[int] = frozenset()
+    """Jobs that somebody changed after they had been submitted."""
+
+
+def read(epoch: Path, keys: Collection[str]) -> Journal:
+    """The entries of these keys, and all jobs that were changed. Lines that make no sense are left out."""
+    entries: dict[str, Entry] = {}
+    modified: set[int] = set()
+    wanted = {key.encode() for key in keys}
+    for name in (f"{JOURNAL}.1", JOURNAL):
+        try:
+            text = _end(epoch / name)
+        except OSError:
+            continue
+        for line in text.split(b"\n"):
+            key = _KEY.match(line)
+            if not key or key[1] in wanted:  # the others would only take time
+                _take(line, entries, modified)
+    return Journal(entries, frozenset(modified))
+
+
+def _take(line: bytes, entries: dict[str, Entry], modified: set[int]) -> None:
+    try:
+        found = json.loads(line)
+        if not isinstance(found, dict) or found.get("v") != 1:
+            return
+        if "modified" in found:
+            modified.add(int(found["modified"]))
+        elif isinstance(found["key"], str) and isinstance(found["options"], dict):
+            entries[found["key"]] = Entry(found["options"], str(found.get("cannot") or ""))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+
+
+def _end(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - _MOST))
+        return opened.read(_MOST)

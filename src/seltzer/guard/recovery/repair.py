@@ -1,0 +1,186 @@
+"""What was found is put right while slurmctld schedules nothing: hold, cancel, complete; then put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from seltzer.guard import log
+from seltzer.guard.recovery import history, spool, traces
+from seltzer.guard.recovery.back import put_back
+from seltzer.guard.recovery.common import DYING, Controller, Recovered
+from seltzer.guard.recovery.found import Found
+from seltzer.guard.recovery.slurm import Listed, SlurmError
+from seltzer.guard.recovery.traces import Evidence, Trace
+from seltzer.guard.recovery.verdicts import Verdict, of_known
+
+_AGAIN = 0.1
+
+Todo = tuple[str, Listed, Verdict, Trace]
+
+
+def repair(found: Found, slurm: Controller, keep_jobs: bool) -> Recovered:
+    """Whatever fails, nothing that may have run is left so that it would run again. May be done again after a crash.
+
+    Raises Cancelled when slurmctld ends meanwhile, and then the rest is the next start's.
+    """
+    recovered = Recovered()
+    evidence = traces.read(history.read(found.epoch, found.since).lines)
+    queue: list[Listed] | None = None
+    try:
+        queue = _ask(slurm)
+        _mend(queue, evidence, found, slurm, recovered)
+    except SlurmError as error:
+        log.say(f"jobs can't be repaired: {error}")
+        slurm.pause(DYING)
+        _withdraw_all(queue, evidence, found, recovered)
+    known = {each.job for each in queue} if queue is not None else evidence.recovered
+    put_back(known, evidence, found, slurm, keep_jobs, recovered)
+    return recovered
+
+
+def _ask(slurm: Controller) -> list[Listed]:
+    """slurmctld says that it is ready a moment before it answers."""
+    while True:
+        try:
+            return slurm.queue()
+        except SlurmError:
+            slurm.left()
+            slurm.pause(_AGAIN)
+
+
+def _mend(queue: Sequence[Listed], evidence: Evidence, found: Found, slurm: Controller, recovered: Recovered) -> None:
+    """The jobs that slurmctld knows, but not as they were."""
+    todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
+    for name, listed, trace in _with_traces(queue, evidence):
+        verdict = of_known(trace, listed.state, listed.user)
+        if verdict:
+            todo[verdict.action].append((name, listed, verdict, trace))
+    _hold(todo["hold"], found, slurm, recovered)
+    _cancel(todo["cancel"], found, slurm, recovered)
+    _complete(todo["complete"], slurm, recovered)
+
+
+def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str, Listed, Trace]]:
+    """Jobs and tasks of the queue that the log tells of, with the name by which Slurm's commands know them."""
+    found = []
+    tasks = evidence.by_array()
+    for listed in queue:
+        if not listed.task:
+            if trace := evidence.jobs.get((listed.job, "")):
+                found.append((str(listed.job), listed, trace))
+            continue
+        if trace := evidence.jobs.get((listed.job, listed.task)):
+            found.append((f"{listed.job}_{listed.task}", listed, trace))
+        elif (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
+            found.append((str(listed.job), listed, trace))  # what was done to the array was done to all that waits
+        for task, trace in tasks.get(listed.job, {}).items():
+            if task.startswith("[") and _in_range(listed.task, task):
+                found.append((f"{listed.job}_{listed.task}", listed, trace))
+    return found
+
+
+def _in_range(task: str, ranges: str) -> bool:
+    """Whether `[1-3,7-9:2]` has the task in it."""
+    for part in ranges.strip("[]").partition("%")[0].split(","):
+        with suppress(ValueError):
+            span, _, step = part.partition(":")
+            first, _, last = span.partition("-")
+            if int(task) in range(int(first), int(last or first) + 1, int(step or 1)):
+                return True
+    return False
+
+
+def _hold(todo: Sequence[Todo], found: Found, slurm: Controller, recovered: Recovered) -> None:
+    """Only what slurmctld says is held counts as held. The others fail instead of running, with another script."""
+    if not todo:
+        return
+    by_why: dict[str, list[str]] = {}
+    for name, _, verdict, _ in todo:
+        by_why.setdefault(verdict.why, []).append(name)
+    for why, names in by_why.items():
+        _try_hold(slurm, names, why)
+    free = _not_held(todo, slurm)
+    if free:  # one that can't be held may have kept others from it
+        for name, _, verdict, _ in free:
+            _try_hold(slurm, [name], verdict.why)
+        free = _not_held(free, slurm)
+    left = {name for name, *_ in free}
+    for name, listed, verdict, _ in todo:
+        if name in left:
+            spool.withdraw(found.epoch, listed.job)
+            recovered.tell(name, listed.user, "kept", f"{verdict.why}; it can't be held, so it is made to fail")
+        else:
+            recovered.tell(name, listed.user, verdict.outcome, verdict.why)
+
+
+def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
+    try:
+        slurm.hold(names, why)
+    except SlurmError as error:
+        log.say(f"not all could be held: {error}")
+
+
+def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
+    """Those that could still start."""
+    queue = {(each.job, each.task): each for each in slurm.queue()}
+    return [
+        each
+        for each in todo
+        if (after := queue.get((each[1].job, each[1].task), each[1])).state == "PENDING" and not after.held
+    ]
+
+
+def _cancel(todo: Sequence[Todo], found: Found, slurm: Controller, recovered: Recovered) -> None:
+    named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
+    if not named:
+        return
+    try:
+        slurm.cancel_jobs(list(named))
+    except SlurmError as error:
+        log.say(f"not all could be cancelled again: {error}")
+        for listed, _ in named.values():
+            if listed.state == "PENDING":
+                spool.withdraw(found.epoch, listed.job)
+    for name, (listed, verdict) in named.items():
+        recovered.tell(name, listed.user, verdict.outcome, verdict.why)
+
+
+def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> None:
+    """Jobs that hold nodes though they have ended. Left alone, Slurm would wait for minutes and then requeue them."""
+    told = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
+    others = [name for name, listed, _, _ in todo if listed.id not in told]
+    if told:
+        try:
+            slurm.complete(told)
+        except SlurmError as error:
+            log.say(str(error))
+            others = [name for name, *_ in todo]
+    if others:
+        slurm.never_requeue(others)
+        slurm.cancel_jobs(others)
+    for name, listed, verdict, _ in todo:
+        more = "; it shows as cancelled" if name in others else ""
+        recovered.tell(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
+
+
+def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, found: Found, recovered: Recovered) -> None:
+    """slurmctld couldn't be told. What may wait and must not run gets another script; what runs has its own."""
+    told = {job.id for job in recovered.jobs}
+    states = {(each.job, each.task): each for each in queue or ()}
+    for (job, task), trace in evidence.jobs.items():
+        name = f"{job}_{task}" if task else str(job)
+        listed = states.get((job, task))
+        if name in told or (queue is not None and listed is None) or not spool.directory(found.epoch, job).is_dir():
+            continue
+        verdict = of_known(trace, "PENDING", listed.user if listed else None)
+        if verdict and (listed is None or listed.state == "PENDING") and job in (evidence.recovered or {job}):
+            spool.withdraw(found.epoch, job)
+            recovered.tell(name, listed and listed.user, "kept", f"{verdict.why}; if it waits, it is made to fail")
+
+
+def emergency(found: Found) -> None:
+    """The repair itself failed: at least nothing that may have run runs again."""
+    with suppress(Exception):
+        evidence = traces.read(history.read(found.epoch, found.since).lines)
+        _withdraw_all(None, evidence, found, Recovered())

@@ -1,0 +1,265 @@
+"""slurmctld, asked and told what to do with jobs, by commands beside it. Every call has a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from seltzer.guard.config import LOCAL, REST
+from seltzer.guard.output import bare
+from seltzer.guard.processes import Processes
+from seltzer.guard.settings import Places
+
+API = "v0.0.45"
+DUPLICATE = 2011
+_AT_ONCE = 200
+_ANSWER = 1 << 20
+
+
+class SlurmError(Exception):
+    """slurmctld can't be asked, or says no."""
+
+    def __init__(self, words: str, number: int = 0) -> None:
+        super().__init__(words)
+        self.number = number
+
+    @property
+    def refused(self) -> bool:
+        """Whether slurmctld itself said no. Otherwise it may or may not have been done."""
+        return 2000 <= self.number < 3000
+
+
+class Cancelled(Exception):
+    """Nobody wants it any more."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A job or a task, as squeue has it."""
+
+    job: int
+    task: str
+    id: int
+    state: str
+    user: int
+    held: bool
+
+
+class Slurm:
+    """All of it is done by `deadline`, a time.monotonic, or raises SlurmError; after `cancel` it raises Cancelled."""
+
+    def __init__(self, places: Places, processes: Processes, deadline: float) -> None:
+        self._places = places
+        self._processes = processes
+        self._deadline = deadline
+        self._env = {"SLURM_CONF": str(places.etc / LOCAL)}
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._over = threading.Event()
+
+    def cancel(self) -> None:
+        """From any thread. What is under way is ended."""
+        self._over.set()
+        for process in list(self._running):
+            with suppress(OSError):
+                process.kill()
+
+    def queue(self) -> list[Listed]:
+        """All jobs that slurmctld knows, a line for each task of an array."""
+        fields = "%F|%K|%A|%T|%U|%Q"
+        words = [self._places.squeue, "--noheader", "--all", "--array", "--states=all", f"--format={fields}"]
+        return [found for line in self._run(words).splitlines() if (found := _listed(line))]
+
+    def hold(self, names: Sequence[str], why: str) -> None:
+        """So that their owners can release them."""
+        for part in _parts(names):
+            self._run([self._places.scontrol, "uhold", ",".join(part)])
+            with suppress(SlurmError):  # they are held, which is what counts
+                self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"AdminComment={why}"])
+
+    def cancel_jobs(self, names: Sequence[str]) -> None:
+        for part in _parts(names):
+            self._run([self._places.scancel, *part])
+
+    def complete(self, statuses: dict[int, int]) -> None:
+        """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't be told so."""
+        if "26.05." not in self._run([*self._places.slurmctld, "-V"]):
+            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+        module = "seltzer.guard.recovery.complete"
+        for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
+            self._run([sys.executable, "-m", module, *part])
+
+    def never_requeue(self, names: Sequence[str]) -> None:
+        for part in _parts(names):
+            self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", "Requeue=0"])
+
+    def _run(self, argv: Sequence[str]) -> str:
+        process = self._start(argv, stdin=False)
+        try:
+            printed, complaint = process.communicate(timeout=self.left())
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise SlurmError(f"{argv[0]} did not end in time") from None
+        finally:
+            self._running.discard(process)
+        if process.returncode:
+            self.pause(0)
+            words = "; ".join(map(bare, complaint.decode(errors="replace").splitlines()))
+            raise SlurmError(f"{argv[0]}: {words[:300] or f'code {process.returncode}'}")
+        return printed.decode(errors="replace")
+
+    def _start(self, argv: Sequence[str], *, stdin: bool, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+        self.left()
+        try:
+            process = self._processes.start(
+                argv,
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if not stdin else subprocess.DEVNULL,
+                env=env or self._env,
+            )
+        except OSError as error:
+            raise SlurmError(f"{argv[0]} can't be run: {error}") from error
+        self._running.add(process)
+        return process
+
+    def left(self) -> float:
+        """How many seconds are left."""
+        self.pause(0)
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise SlurmError("there was no time left")
+        return left
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not beyond the deadline."""
+        if self._over.wait(max(0.0, min(seconds, self._deadline - time.monotonic()))):
+            raise Cancelled
+
+    def rest(self) -> Rest:
+        return Rest(self)
+
+    def start_rest(self) -> subprocess.Popen[bytes]:
+        """A slurmrestd that answers on its standard input and output, to nobody but us.
+
+        It refuses to run as SlurmUser, which we are and have to be. So its slurm.conf names another one.
+        """
+        conf = str(self._places.etc / REST)
+        env = {"SLURM_CONF": conf, "SLURMRESTD_SECURITY": "disable_unshare_sysv,disable_unshare_files"}
+        argv = [self._places.slurmrestd, "-f", conf, "-a", "rest_auth/local", "-s", "slurmctld", "-d", API]
+        return self._start(argv, stdin=True, env=env)
+
+    def end_rest(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                with suppress(OSError):
+                    pipe.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        self._running.discard(process)
+
+
+class Rest:
+    """slurmrestd, started when it is needed. It closes its connection with every error that it tells."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+
+    def submit(self, job: dict[str, Any], script: str) -> None:
+        """Put a job into the queue under its own ID. Raises SlurmError if it isn't there then; DUPLICATE if it was."""
+        body = json.dumps({"script": script, "job": job}).encode()
+        answer = self._call(body)
+        errors = answer.get("errors") or []
+        if errors:
+            first = errors[0] if isinstance(errors[0], dict) else {}
+            words = first.get("error") or first.get("description") or "unknown error"
+            raise SlurmError(str(words), int(first.get("error_number") or 0))
+        if answer.get("job_id") != job["job_id"]:
+            raise SlurmError(f"slurmctld made job {answer.get('job_id')} of it")
+
+    def close(self) -> None:
+        if self._process:
+            self._slurm.end_rest(self._process)
+            self._process = None
+        self._rest = b""
+
+    def _call(self, body: bytes) -> dict[str, Any]:
+        head = (
+            f"POST /slurm/{API}/job/submit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        if not self._process or self._process.poll() is not None:
+            self.close()
+            self._process = self._slurm.start_rest()
+        try:
+            self._send(head.encode() + body)
+            status, answer = self._receive()
+            found = json.loads(answer)
+        except (OSError, ValueError) as error:
+            self.close()
+            self._slurm.pause(0)
+            raise SlurmError(f"slurmrestd gave no answer: {error}") from error
+        if status != 200:
+            self.close()
+        if not isinstance(found, dict):
+            raise SlurmError("slurmrestd answered with something that is no object")
+        return found
+
+    def _send(self, data: bytes) -> None:
+        assert self._process and self._process.stdin
+        pipe = self._process.stdin.fileno()
+        os.set_blocking(pipe, False)
+        while data:
+            if not select.select([], [pipe], [], self._slurm.left())[1]:
+                raise OSError("it doesn't listen")
+            data = data[os.write(pipe, data[:65536]) :]
+
+    def _receive(self) -> tuple[int, bytes]:
+        """Status and body of one answer."""
+        while b"\r\n\r\n" not in self._rest:
+            self._more()
+        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        first, *fields = head.split(b"\r\n")
+        lengths = [int(line.partition(b":")[2]) for line in fields if line.lower().startswith(b"content-length:")]
+        length = lengths[0] if lengths else 0
+        while len(self._rest) < length:
+            self._more()
+        body, self._rest = self._rest[:length], self._rest[length:]
+        return int(first.split()[1]), body
+
+    def _more(self) -> None:
+        assert self._process and self._process.stdout
+        pipe = self._process.stdout.fileno()
+        if not select.select([pipe], [], [], self._slurm.left())[0]:
+            raise OSError("it doesn't answer")
+        data = os.read(pipe, 65536)
+        if not data or len(self._rest) > _ANSWER:
+            raise OSError("it has ended")
+        self._rest += data
+
+
+def _listed(line: str) -> Listed | None:
+    try:
+        job, task, own, state, user, priority = line.strip().split("|")
+        return Listed(
+            int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
+        )
+    except ValueError:
+        return None
+
+
+def _parts(names: Iterable[str]) -> list[list[str]]:
+    todo = list(names)
+    return [todo[index : index + _AT_ONCE] for index in range(0, len(todo), _AT_ONCE)]

@@ -1,0 +1,202 @@
+"""The directories of batch jobs, which slurmctld makes before it answers sbatch: which are new, and kept safe.
+
+slurmctld removes those of jobs that it doesn't know as soon as it starts. So before that they are linked into
+`seltzer.recovery/job.ID`, where they stay until the jobs are back or kept for good in `lost/job.ID` of the volume.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+RECOVERY = "seltzer.recovery"
+LOST = "lost"
+KEPT = 1000
+_FILES = ("script", "environment")
+_JOB = re.compile(r"job\.(\d{1,10})")
+_OLD_IN_A_ROW = 20  # IDs grow, so behind so many old directories there are only old ones
+_MOST = 64 << 20
+_STUB = b"""#!/bin/sh
+echo "slurmctld was killed after this job had started, and forgot that. So that it does not run twice, its script" >&2
+echo "has been put aside. An administrator finds it in lost/job.$SLURM_JOB_ID of the controller's volume." >&2
+exit 1
+\0"""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a batch job consists of. None is for what isn't there or isn't text."""
+
+    script: str | None
+    environment: tuple[str, ...] | None
+
+    @property
+    def key(self) -> str:
+        """By which the journal knows it."""
+        for each in self.environment or ():
+            name, _, value = each.partition("=")
+            if name == "SELTZER_JOB":
+                return value
+        return ""
+
+
+def newer(epoch: Path, than: float) -> set[int]:
+    """The IDs of the jobs whose directories were made after that time, the volume's. Looks at few of the others."""
+    found: set[int] = set()
+    for folder in _hashes(epoch):
+        with suppress(OSError):
+            if folder.stat().st_mtime < than:
+                continue  # nothing was made in there
+            old = 0
+            for job in sorted((job for job, _ in _jobs(folder)), reverse=True):
+                with suppress(OSError):
+                    new = (folder / f"job.{job}").stat().st_mtime >= than
+                    old = 0 if new else old + 1
+                    if new:
+                        found.add(job)
+                if old >= _OLD_IN_A_ROW:
+                    break
+    return found
+
+
+def save(epoch: Path, jobs: Collection[int]) -> None:
+    """Link or copy the directories of these jobs to where slurmctld doesn't remove them. May be done again."""
+    area = epoch / RECOVERY
+    area.mkdir(exist_ok=True)
+    for job in jobs:
+        source, target = directory(epoch, job), area / f"job.{job}"
+        if target.exists() or not source.is_dir():
+            continue
+        half = area / f"half.{job}"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir()
+        for name in _FILES:
+            with suppress(FileNotFoundError):
+                _link(source / name, half / name)
+        half.rename(target)
+    _sync(area)
+
+
+def saved(epoch: Path) -> set[int]:
+    """The jobs whose directories are safe, from this start and from earlier ones that weren't finished."""
+    try:
+        return {job for job, _ in _jobs(epoch / RECOVERY)}
+    except OSError:
+        return set()
+
+
+def read(epoch: Path, job: int) -> Files:
+    folder = epoch / RECOVERY / f"job.{job}"
+    return Files(_script(folder / "script"), _environment(folder / "environment"))
+
+
+def directory(epoch: Path, job: int) -> Path:
+    """slurmctld's own."""
+    return epoch / f"hash.{job % 10}" / f"job.{job}"
+
+
+def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> bool:
+    """Put what there is of a job into `lost`, for a person. Whether anything is there now; may be done again."""
+    lost = epoch.parent / LOST
+    source, target = epoch / RECOVERY / f"job.{job}", lost / f"job.{job}"
+    if not source.is_dir():
+        return target.is_dir()
+    lost.mkdir(mode=0o700, exist_ok=True)  # there may be secrets in an environment
+    (source / "options.json").write_text(json.dumps({"why": why, "options": options}, indent=1))
+    if target.is_dir():
+        shutil.rmtree(target)
+    source.rename(target)
+    _sync(lost)
+    _shorten(lost)
+    return True
+
+
+def is_kept(epoch: Path, job: int) -> bool:
+    return (epoch.parent / LOST / f"job.{job}").is_dir()
+
+
+def withdraw(epoch: Path, job: int) -> None:
+    """Keep the job in `lost`, and put a script that only fails in its place. May be done again.
+
+    A script that is missing is fatal to slurmctld when it comes to start that job.
+    """
+    source = directory(epoch, job)
+    if not source.is_dir() or is_kept(epoch, job):
+        return
+    save(epoch, [job])
+    half = source / "half"
+    half.write_bytes(_STUB)
+    half.chmod(0o700)
+    half.rename(source / "script")  # never into the old one, which is the one that is kept
+    keep(epoch, job, "it had started before, and slurmctld could not be told to hold it", None)
+
+
+def forget(epoch: Path) -> None:
+    """All is done: nothing needs to be safe any more."""
+    shutil.rmtree(epoch / RECOVERY, ignore_errors=True)
+
+
+def _hashes(epoch: Path) -> Iterator[Path]:
+    yield from (epoch / f"hash.{number}" for number in range(10))
+
+
+def _jobs(folder: Path) -> Iterator[tuple[int, Path]]:
+    for entry in os.scandir(folder):
+        match = _JOB.fullmatch(entry.name)
+        if match:
+            yield int(match[1]), Path(entry.path)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)  # not every file system has links
+
+
+def _script(file: Path) -> str | None:
+    text = _text(file)
+    return text.rstrip("\0") if text is not None else None
+
+
+def _environment(file: Path) -> tuple[str, ...] | None:
+    """A number of 32 bits, and as many texts, each with a NUL behind it."""
+    try:
+        content = file.read_bytes()[:_MOST]
+        (count,) = struct.unpack_from("=I", content)
+        texts = content[4:].decode().split("\0")
+    except (OSError, struct.error, UnicodeDecodeError):
+        return None
+    return tuple(texts[:count]) if len(texts) > count else None
+
+
+def _text(file: Path) -> str | None:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST).decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _shorten(lost: Path) -> None:
+    """Only the newest are kept, or they would fill the volume."""
+    found = sorted(_jobs(lost), key=lambda each: each[1].stat().st_mtime)
+    for _, folder in found[:-KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,186 @@
+"""What slurmctld's log tells about jobs: pure, a line at a time.
+
+slurmctld writes a line before the fact, so a job without a line of its start hasn't started, as long as it has a line
+of its submission. Lines of a level below verbose are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+_JOB = r"JobId=(?P<job>\d+)(?:_(?P<task>\d+|\*|\[[^\]\s]*\]))?(?:\+\d+)?(?:\((?P<own>\d+)\))?(?!\d)"
+_STAMP = re.compile(r"^\[[^\]]*\]\s+")
+_IDS = re.compile(r"JobId=(\d+)(?:_[^\s(]*)?(?:\+\d+)?(?:\((\d+)\))?")
+_DEBUG = re.compile(r"debug\d?:")
+_RECOVERED = re.compile(r"Recovered JobId=(\d+)\S* Assoc=")
+# Above are the jobs of a federation.
+HIGHEST = 0x03FF0000
+
+
+@dataclass(slots=True)
+class Trace:
+    """One job, or one task of an array, as far as the log goes."""
+
+    submitted: bool = False
+    together: bool = False
+    """It is a part of a heterogeneous job."""
+    interactive: bool = False
+    started: str = ""
+    """Where it runs or ran last, once it has started."""
+    ended: bool = False
+    status: int | None = None
+    """As from wait(2), if it ended by itself."""
+    requeued: bool = False
+    cancelled: bool = False
+    asked: int | None = None
+    """Who asked to end it, where the log says neither that it was done nor that it was refused."""
+    modified: bool = False
+    held: bool | None = None
+
+    @property
+    def ran(self) -> bool:
+        """Whether it has started, and Slurm hasn't decided since then that it is to start again."""
+        return bool(self.started or self.ended) and not self.requeued
+
+
+Name = tuple[int, str]
+"""A job's ID, or that of an array and the task as Slurm writes it (`3`, `[3-4]`)."""
+
+
+@dataclass
+class Evidence:
+    """All jobs that a log tells of, by name, and the highest ID in it."""
+
+    jobs: dict[Name, Trace] = field(default_factory=dict)
+    recovered: set[int] = field(default_factory=set)
+    """Jobs that a slurmctld found in the state that it started from."""
+    highest: int = 0
+
+    def of(self, job: int) -> Trace:
+        return self.jobs.get((job, "")) or Trace()
+
+    def by_array(self) -> dict[int, dict[str, Trace]]:
+        """The tasks that have traces of their own, by their array."""
+        found: dict[int, dict[str, Trace]] = {}
+        for (job, task), trace in self.jobs.items():
+            if task:
+                found.setdefault(job, {})[task] = trace
+        return found
+
+
+def _submit(trace: Trace, _: re.Match[str]) -> None:
+    trace.submitted = True
+
+
+def _submit_together(trace: Trace, _: re.Match[str]) -> None:
+    trace.submitted = trace.together = True
+
+
+def _allocate(trace: Trace, match: re.Match[str]) -> None:
+    trace.submitted = trace.interactive = True
+    if match["nodes"] != "(null)":
+        _start(trace, match)
+
+
+def _start(trace: Trace, match: re.Match[str]) -> None:
+    trace.started = match.groupdict().get("nodes") or trace.started or "a node"
+    trace.ended = trace.requeued = trace.cancelled = False
+    trace.status = trace.asked = None
+
+
+def _exit(trace: Trace, match: re.Match[str]) -> None:
+    number = int(match["number"])
+    trace.status = number << 8 if match["how"] == "WEXITSTATUS" else number
+
+
+def _end(trace: Trace, _: re.Match[str]) -> None:
+    trace.ended = True
+
+
+def _requeue(trace: Trace, _: re.Match[str]) -> None:
+    trace.requeued = True
+
+
+def _ask(trace: Trace, match: re.Match[str]) -> None:
+    trace.asked = int(match["uid"])
+
+
+def _refuse(trace: Trace, _: re.Match[str]) -> None:
+    trace.asked = None
+
+
+def _signal(trace: Trace, match: re.Match[str]) -> None:
+    trace.asked = None
+    if match["signal"] == "9":
+        trace.cancelled = True
+    if match["state"] != "pending" and not trace.started:
+        trace.started = "a node"
+
+
+def _cancel(trace: Trace, _: re.Match[str]) -> None:
+    trace.cancelled = True
+
+
+def _modify(trace: Trace, _: re.Match[str]) -> None:
+    trace.modified = True
+
+
+def _hold(trace: Trace, _: re.Match[str]) -> None:
+    trace.held = True
+
+
+def _release(trace: Trace, _: re.Match[str]) -> None:
+    """Only what waits can be released, so whoever did it wants it to start, whatever was before."""
+    trace.held = False
+    trace.started, trace.ended, trace.requeued, trace.status = "", False, False, None
+
+
+_RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ...] = tuple(
+    (re.compile(pattern.replace("<job>", _JOB)), step)
+    for pattern, step in (
+        (r"_slurm_rpc_submit_batch_job: <job>", _submit),
+        (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_together),
+        (r"_slurm_rpc_allocate_resources <job> NodeList=(?P<nodes>\S+)", _allocate),
+        (r"\bAllocate <job> NodeList=(?P<nodes>\S+)", _start),
+        (r"\bStarted <job> in \S+ on (?P<nodes>\S+)", _start),
+        (r"<job> allocated resources: NodeList=(?P<nodes>\S+)", _start),
+        (r"Configuration for <job> (?:is )?complete", _start),
+        (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number>\d+)", _exit),
+        (r"_job_complete: <job> cancelled by interactive user", _cancel),
+        (r"_job_complete: <job> done", _end),
+        (r"[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
+        (r"<job> (?:starting expedited requeue|has been requeued)", _requeue),
+        (r"REQUEST_KILL_JOB <job> uid (?P<uid>\d+)", _ask),
+        (r"job_str_signal\(\) uid=\d+ <job> sig=\d+ returned", _refuse),
+        (r"job_signal: (?P<signal>\d+) of (?P<state>\w+) <job> successful", _signal),
+        (r"cancelling <job>", _cancel),
+        (r"<job> with time_(?:limit|min) \d+ exceeded deadline \S+ and cancelled", _cancel),
+        (r"_slurm_rpc_update_job: complete <job> uid=", _modify),
+        (r"_hold_job_rec: hold on <job> by uid", _hold),
+        (r"_release_job_rec: release hold on <job> by uid", _release),
+    )
+)
+
+
+def read(lines: Iterable[str]) -> Evidence:
+    """What these lines tell, the oldest first. Lines that make no sense tell nothing."""
+    found = Evidence()
+    for line in lines:
+        if "JobId=" not in line:
+            continue
+        text = _STAMP.sub("", line, count=1)
+        if _DEBUG.match(text):
+            continue
+        for pattern, step in _RULES:
+            if match := pattern.search(text):
+                # The array's own record is what is left of it.
+                task = (match["task"] or "").replace("*", "")
+                step(found.jobs.setdefault((int(match["job"]), task), Trace()), match)
+                break
+        if match := _RECOVERED.match(text):
+            found.recovered.add(int(match[1]))
+        ids = [int(number) for pair in _IDS.findall(text) for number in pair if number]
+        found.highest = max([found.highest, *(number for number in ids if number < HIGHEST)])
+    return found

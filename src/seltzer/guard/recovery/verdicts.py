@@ -1,0 +1,142 @@
+"""What becomes of a job that slurmctld forgot, or remembers wrongly. Pure; all policy of the recovery is here.
+
+A job runs again by itself only if it is certain that it hasn't run. What isn't certain waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seltzer.guard.recovery.journal import Entry
+from seltzer.guard.recovery.traces import Trace
+
+Outcome = Literal["put-back", "held", "kept", "ran", "cancelled", "lost"]
+Action = Literal["put-back", "put-back-held", "keep", "hold", "cancel", "complete", "none"]
+OURS = frozenset({0, 401})
+"""Who may end everybody's jobs for certain: root and SlurmUser."""
+# States of squeue in which a job holds nodes.
+_ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    action: Action
+    why: str
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """A job that was acknowledged, and that slurmctld doesn't know any more."""
+
+    id: int
+    trace: Trace
+    tasks: Mapping[str, Trace] = field(default_factory=dict)
+    has_script: bool = True
+    """Script and environment are there, and are text."""
+    has_files: bool = True
+    entry: Entry | None = None
+    modified: bool = False
+
+    @property
+    def owner(self) -> int | None:
+        try:
+            return int(self.entry.options["user_id"]) if self.entry else None
+        except (KeyError, ValueError, TypeError):
+            return None
+
+
+def of_unsaved(job: Unsaved, keep_jobs: bool) -> Verdict:
+    """For a job that is in nobody's queue."""
+    trace = job.trace
+    if _was_cancelled(trace, job.owner):
+        return Verdict("cancelled", "none", "it had been cancelled")
+    if trace.interactive:
+        return Verdict("lost", "none", _interactive(trace))
+    if not job.tasks and trace.ran and trace.ended:
+        return Verdict("ran", "keep", f"it had ended{_status(trace)}")
+    if not job.has_files:
+        return Verdict("lost", "none", "its script isn't on the state volume")
+    cannot = _why_not(job, keep_jobs)
+    doubt = _doubt(job)
+    if cannot:
+        return Verdict("kept", "keep", f"{doubt}; {cannot}" if doubt else cannot)
+    if doubt:
+        return Verdict("held", "put-back-held", doubt)
+    return Verdict("put-back", "put-back", "it had not started")
+
+
+def _why_not(job: Unsaved, keep_jobs: bool) -> str:
+    """Why it can't be put back; empty if it can."""
+    if not job.trace.submitted:
+        return "sbatch had not been answered, or slurmctld's log is gone"
+    if not keep_jobs:
+        return "controller.keepJobs is off"
+    if job.trace.together:
+        return "a heterogeneous job can't be put back"
+    if not job.has_script:
+        return "its script or environment isn't text"
+    if not job.entry:
+        return "there is no journal of its options"
+    return f"not all of its options are known: {job.entry.cannot}" if job.entry.cannot else ""
+
+
+def _doubt(job: Unsaved) -> str:
+    """Why it may not simply run; empty if it may."""
+    trace = job.trace
+    if trace.requeued:
+        return "it had started and was requeued"
+    if trace.ran:
+        return f"it had started on {trace.started}"
+    if any(each.started or each.ended for each in job.tasks.values()):
+        return "some of its tasks had started"
+    if any(each.cancelled or each.asked is not None for each in job.tasks.values()):
+        return "some of its tasks had been cancelled"
+    if trace.asked is not None:
+        return "somebody was about to cancel it"
+    if trace.modified or job.modified or any(each.modified for each in job.tasks.values()):
+        return "it had been changed after it was submitted"
+    if trace.held is not None:
+        return "it had been held or released"
+    return ""
+
+
+def of_known(trace: Trace, state: str, owner: int | None) -> Verdict | None:
+    """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do."""
+    if state == "PENDING":
+        if _was_cancelled(trace, owner):
+            return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
+        if trace.ran:
+            how = f"had ended{_status(trace)}" if trace.ended else f"had started on {trace.started}"
+            return Verdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
+        if trace.held:
+            return Verdict("held", "hold", "it had been held, which was not saved")
+        return None
+    if state in _ALIVE:
+        if trace.cancelled and not trace.requeued:
+            return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
+        if trace.ended and trace.ran:
+            return Verdict("ran", "complete", f"it had ended{_status(trace)}, which was not saved")
+    return None
+
+
+def _was_cancelled(trace: Trace, owner: int | None) -> bool:
+    if trace.cancelled:
+        return not trace.requeued
+    # The answer isn't in the log: for a task of an array, or since slurmctld was killed just then.
+    return trace.asked is not None and not trace.started and (trace.asked in OURS or trace.asked == owner)
+
+
+def _interactive(trace: Trace) -> str:
+    how = f"had started on {trace.started}" if trace.started else "was waiting"
+    return f"an interactive job, which {'had ended' if trace.ended else how}: nothing of it can be put back"
+
+
+def _status(trace: Trace) -> str:
+    if trace.status is None:
+        return ""
+    if signal := trace.status & 0x7F:
+        return f" by signal {signal}"
+    return f" with exit code {trace.status >> 8}"

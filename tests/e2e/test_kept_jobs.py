@@ -1,0 +1,208 @@
+"""slurmctld is killed right after it acknowledged something: nothing of that is lost, and nothing runs twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.harness import Cluster, Sandbox, until
+
+SLURMCTLD = "pgrep -o -f '^slurmctld -D'"
+LOG = "/run/slurmctld-state/slurmctld.log"
+# What a job that is put back can't have as it was.
+NEW = {"SubmitTime", "EligibleTime", "AccrueTime", "LastSchedEval", "AllocNode:Sid"}
+# What it has depends on whether the scheduler has looked at it.
+SCHEDULED = {"Priority", "Reason", "NumNodes", "Scheduler"}
+RAN = "echo $SLURM_JOB_ID >> /tmp/ran.$(id -u)"
+
+# Everything that is submitted here waits, each for a reason of its own.
+SUBMIT = f"""
+cd /tmp
+submit() {{ sbatch --parsable --output=/dev/null "$@"; }}
+export MARK="a value
+with two lines"
+plain=$(submit --nodes=2 --exclusive --job-name=plain --wrap '{RAN}; test ${{#MARK}} = 22')
+array=$(submit --array=1-20:3%2 --begin=now+1hour --wrap '{RAN}')
+held=$(submit --hold --mem=64 --time=7 --nice=11 --wrap '{RAN}')
+later=$(submit --begin=now+2hours --ntasks=2 --cpus-per-task=1 --no-requeue --wrap '{RAN}')
+dependent=$(submit --dependency=afterany:$later --job-name='a name' --comment='a comment' --wrap '{RAN}')
+cancelled=$(submit --hold --wrap '{RAN}'); scancel $cancelled
+changed=$(submit --hold --wrap '{RAN}'); scontrol update JobId=$changed TimeLimit=5
+echo '{{"plain":"'$plain'","array":"'$array'","held":"'$held'","later":"'$later'","dependent":"'$dependent'",'
+echo '"cancelled":"'$cancelled'","changed":"'$changed'"}}'
+"""
+# slurmctld saves at once what comes after 5 quiet seconds, and then not for another 5. The last line says that it is
+# time for the kill.
+SUBMIT_AS_TWO = """
+first=$(sbatch --parsable --hold --output=/dev/null --wrap true)
+for user in user daemon; do
+    setpriv --reuid=$user --regid=$user --init-groups --reset-env bash -c "$1" | paste --serial --delimiters=
+done
+scontrol --oneliner show jobs
+scontrol update JobId=$first AdminComment=now
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox) -> Iterator[Cluster]:
+    cluster = Cluster(installed, "kept-jobs", "demo")
+    cluster.create(cpu={"replicas": 2})
+    cluster.wait_ready()
+    yield cluster
+    cluster.delete()
+
+
+def records(lines: str) -> dict[str, dict[str, str]]:
+    """What slurmctld knows about each job, by its ID, as far as it doesn't depend on when it was submitted."""
+    found = {}
+    for line in lines.splitlines():
+        text = re.sub(r" SubmitLine=.*? WorkDir=", " WorkDir=", line)
+        words = dict(word.partition("=")[::2] for word in text.split())
+        found[words["JobId"]] = {key: value for key, value in words.items() if key not in NEW | SCHEDULED}
+    return found
+
+
+def saved(cluster: Cluster) -> float:
+    """When slurmctld last saved its jobs."""
+    return float(cluster.in_controller("stat", "-Lc", "%.6Y", "/run/slurmctld-state/job_state").stdout)
+
+
+def wait_until_saved(cluster: Cluster) -> None:
+    """Wait until all that has happened so far is saved."""
+    before = float(cluster.in_controller("date", "+%s.%6N").stdout)
+    cluster.sbatch("true", "--hold", "--comment=save")
+    until("slurmctld has saved its state", lambda: saved(cluster) > before, deadline=30)
+
+
+def told(cluster: Cluster, name: str) -> str:
+    """An annotation of the Lease."""
+    annotations = cluster.get(f"lease/{cluster.name}-slurmctld")["metadata"]["annotations"]
+    return str(annotations.get(f"seltzer.dev/{name}", ""))
+
+
+def recovered(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(told(cluster, "recovered") or "{}")
+    return found
+
+
+@contextmanager
+def killed(cluster: Cluster, *when: str) -> Iterator[dict[str, str]]:
+    """SIGKILL to slurmctld as soon as all of this is in its log; what became of which job, once all is repaired."""
+    before = recovered(cluster).get("time")
+    seen = " && ".join(f"grep -qF '{each}' {LOG}" for each in when)
+    watch = f"for _ in $(seq 6000); do {seen} && kill -9 $({SLURMCTLD}) && exit; sleep 0.01; done; exit 1"
+    outcomes: dict[str, str] = {}
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(cluster.in_controller, "bash", "-c", watch)
+        yield outcomes
+        killing.result()
+
+    def new() -> dict[str, Any] | None:
+        found = recovered(cluster)
+        return found if found.get("time", before) != before else None
+
+    found = until("the guard tells which jobs it found", new)
+    assert not found["more"]
+    until("slurmctld answers", lambda: cluster.run("scontrol", "ping").code == 0)
+    outcomes.update({job["id"]: job["outcome"] for job in found["jobs"]})
+
+
+def runs(cluster: Cluster) -> Counter[str]:
+    """How often each job's script has run."""
+    found: Counter[str] = Counter()
+    for pod in cluster.pods("cpu"):
+        answer = cluster.kubectl("exec", pod, "--", "sh", "-c", "cat /tmp/ran.* 2>/dev/null; true")
+        found.update(answer.stdout.split())
+    return found
+
+
+def test_jobs_acknowledged_right_before_a_kill_are_put_back_as_they_were(cluster: Cluster) -> None:
+    busy = cluster.hold("--exclusive", "--nodes=1")
+    wait_until_saved(cluster)
+    with killed(cluster, "setting admin_comment to now") as outcomes:
+        first, second, *before_lines = cluster.login(
+            "bash", "-c", SUBMIT_AS_TWO, "bash", SUBMIT, user="root"
+        ).splitlines()
+    jobs = [json.loads(first), json.loads(second)]
+    before = records("\n".join(before_lines))
+    after = records(cluster.login("scontrol", "--oneliner", "show", "jobs", user="root"))
+
+    for job in jobs:
+        for name in ("plain", "array", "held", "later", "dependent"):
+            assert outcomes.get(job[name]) == "put-back", f"{name}: {outcomes}"
+            assert after[job[name]] == before[job[name]], name
+        assert outcomes[job["cancelled"]] == "cancelled"
+        assert job["cancelled"] not in after, "it isn't submitted again only to be cancelled again"
+        assert outcomes[job["changed"]] == "held"
+        assert "it had been changed" in cluster.login("scontrol", "show", "job", job["changed"], user="root")
+    highest = max(int(job) for each in jobs for job in each.values())
+    assert int(cluster.sbatch("true", "--hold")) > highest, "no ID is given out twice"
+
+    cluster.release(busy)
+    for job in jobs:
+        cluster.wait_for_job(job["plain"], "COMPLETED", deadline=90)
+    count = runs(cluster)
+    assert [count[job["plain"]] for job in jobs] == [1, 1]
+
+
+def test_what_had_started_or_ended_or_been_cancelled_does_not_run_again(cluster: Cluster) -> None:
+    ends = cluster.hold("--job-name=ends")
+    starts = cluster.sbatch(f"{RAN}; sleep 300", "--hold", "--job-name=starts")
+    cancelled = cluster.sbatch(RAN, "--hold", "--job-name=cancelled")
+    wait_until_saved(cluster)
+
+    script = f"""
+    sbatch --hold --output=/dev/null --wrap true
+    scancel {cancelled}
+    scontrol release {starts}
+    scancel --batch --signal=USR1 {ends}
+    """
+    with killed(cluster, f"Allocate JobId={starts} ", f"_job_complete: JobId={ends} done") as outcomes:
+        cluster.login("bash", "-c", script)
+
+    assert outcomes == {**outcomes, ends: "ran", starts: "held", cancelled: "cancelled"}
+    cluster.wait_for_job(ends, "COMPLETED")
+    cluster.wait_for_job(cancelled, "CANCELLED")
+    held = cluster.job(starts)
+    assert (held["JobState"], held["Reason"]) == ("PENDING", "JobHeldUser")
+    assert "it had started on cpu-" in cluster.login("scontrol", "show", "job", starts)
+
+    cluster.login("scontrol", "release", starts)
+    cluster.wait_for_job(starts, "RUNNING")
+    assert runs(cluster)[starts] <= 2, "again only since a person wants it to"
+    cluster.login("scancel", starts)
+
+
+def test_a_restart_that_is_no_crash_finds_nothing(cluster: Cluster) -> None:
+    before = recovered(cluster)
+    waiting = cluster.sbatch("true", "--hold")
+    old = told(cluster, "started")
+    cluster.in_controller("bash", "-c", f"kill $({SLURMCTLD})")
+    until("another one is started", lambda: told(cluster, "started") != old and told(cluster, "phase") == "running")
+    assert cluster.jobs()[waiting] == "PENDING"
+    assert recovered(cluster) == before
+
+
+def test_without_keep_jobs_the_scripts_are_kept(cluster: Cluster) -> None:
+    cluster.patch("slurmcluster", "demo", {"spec": {"controller": {"keepJobs": False}}})
+    until("the journal is off", lambda: cluster.setting("JobSubmitPlugins") != "lua", deadline=90)
+    cluster.kubectl("rollout", "status", "deployment/demo-slurmctld", "--timeout=90s")
+    until("slurmctld answers", lambda: cluster.run("scontrol", "ping").code == 0)
+    wait_until_saved(cluster)
+    script = """
+    first=$(sbatch --parsable --hold --output=/dev/null --wrap true)
+    sbatch --parsable --hold --output=/dev/null --wrap 'echo this is kept'
+    scontrol update JobId=$first Comment=now
+    """
+    with killed(cluster, "setting comment to now") as outcomes:
+        job = cluster.login("bash", "-c", script).strip()
+    assert outcomes[job] == "kept"
+    kept = cluster.in_controller("cat", f"/var/spool/slurmctld/lost/job.{job}/script").stdout
+    assert "echo this is kept" in kept
+    assert int(cluster.sbatch("true", "--hold")) > int(job)

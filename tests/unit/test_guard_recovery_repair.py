@@ -1,0 +1,261 @@
+"""The repair: whatever slurmctld knows, refuses or doesn't answer, nothing runs twice and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.test_guard_recovery_files import LINE, T0, save_state, submit, write_job, write_log
+
+from seltzer.guard import recovery
+from seltzer.guard.recovery import spool
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmError
+
+START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
+
+
+@dataclass
+class Ctl:
+    """slurmctld: its queue, what it was told, and what it refuses."""
+
+    jobs: dict[tuple[int, str], Listed] = field(default_factory=dict)
+    submitted: dict[int, dict[str, Any]] = field(default_factory=dict)
+    cancelled: list[str] = field(default_factory=list)
+    completed: dict[int, int] = field(default_factory=dict)
+    refuses: dict[int, SlurmError] = field(default_factory=dict)
+    deaf: bool = False
+    dead: bool = False
+    holds_nothing: bool = False
+    old: bool = False
+    gone: bool = False
+
+    def knows(self, job: int, state: str = "PENDING", task: str = "", id_: int = 0, held: bool = False) -> None:
+        self.jobs[job, task] = Listed(job, task, id_ or job, state, 1000, held)
+
+    def _answer(self) -> None:
+        if self.dead:
+            raise Cancelled
+        if self.deaf:
+            raise SlurmError("no answer")
+
+    def queue(self) -> list[Listed]:
+        self._answer()
+        return list(self.jobs.values())
+
+    def hold(self, names: Sequence[str], why: str) -> None:
+        self._answer()
+        for name in names:
+            job, _, task = name.partition("_")
+            for key, listed in self.jobs.items():
+                if key[0] == int(job) and task in ("", key[1]) and not self.holds_nothing:
+                    self.jobs[key] = replace(listed, held=True)
+
+    def cancel_jobs(self, names: Sequence[str]) -> None:
+        self._answer()
+        self.cancelled += names
+
+    def complete(self, statuses: dict[int, int]) -> None:
+        self._answer()
+        if self.old:
+            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+        self.completed |= statuses
+
+    def never_requeue(self, names: Sequence[str]) -> None:
+        self._answer()
+
+    def left(self) -> float:
+        raise SlurmError("there was no time left")
+
+    def pause(self, seconds: float) -> None:
+        if self.gone:
+            raise Cancelled
+
+    def rest(self) -> Ctl:
+        return self
+
+    def submit(self, job: dict[str, Any], script: str) -> None:
+        self._answer()
+        if job["job_id"] in self.refuses and "dependency" in job:
+            raise self.refuses[job["job_id"]]
+        if job["job_id"] in self.submitted:
+            raise SlurmError("Duplicate job id", DUPLICATE)
+        self.submitted[job["job_id"]] = {**job, "script": script}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def epoch(tmp_path: Path) -> Path:
+    folder = tmp_path / "epoch-3"
+    folder.mkdir()
+    save_state(folder, T0 - 4)
+    return folder
+
+
+def journal(epoch: Path, **options: dict[str, Any]) -> None:
+    lines = [{"v": 1, "key": key, "time": 1, "uid": 1000, "options": its} for key, its in options.items()]
+    (epoch / "seltzer.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def outcomes(recovered: recovery.Recovered) -> dict[str, str]:
+    return {job.id: job.outcome for job in recovered.jobs}
+
+
+def run(epoch: Path, ctl: Ctl, log: str, keep_jobs: bool = True) -> dict[str, str]:
+    write_log(epoch, log)
+    return outcomes(recovery.repair(recovery.find(epoch), ctl, keep_jobs))
+
+
+def test_jobs_come_back_under_their_ids_with_script_environment_and_options(epoch: Path) -> None:
+    for job in (13, 12):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000", "name": "a"}, k13={"user_id": "1001", "dependency": "afterok:12"})
+    ctl = Ctl()
+    assert run(epoch, ctl, submit(12, 1) + submit(13, 2)) == {"12": "put-back", "13": "put-back"}
+    assert list(ctl.submitted) == [12, 13], "in the order in which they were submitted"
+    first = ctl.submitted[12]
+    assert (first["name"], first["script"]) == ("a", "#!/bin/sh\necho 12\n")
+    assert first["environment"] == ["A=b", "SELTZER_JOB=k12", "TWO=lines\nof it", "SELTZER_PUT_BACK=k12"]
+    assert "hold" not in first
+
+
+def test_jobs_that_slurmctld_knows_are_left_alone(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl()
+    ctl.knows(12)
+    assert run(epoch, ctl, submit(12, 1)) == {}
+    assert not ctl.submitted and not (epoch.parent / spool.LOST).exists()
+
+
+def test_a_job_that_had_started_comes_back_held(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl()
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "held"}
+    assert ctl.submitted[12]["hold"] is True
+    assert "it had started on n1" in ctl.submitted[12]["admin_comment"]
+
+
+def test_without_keep_jobs_everything_is_kept_on_the_volume(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl()
+    assert run(epoch, ctl, submit(12, 1), keep_jobs=False) == {"12": "kept"}
+    assert not ctl.submitted and (epoch.parent / spool.LOST / "job.12" / "script").exists()
+
+
+def test_putting_back_twice_is_as_good_as_once(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl(submitted={12: {}})
+    assert run(epoch, ctl, submit(12, 1)) == {"12": "put-back"}
+
+
+def test_a_job_whose_dependency_is_gone_is_held_without_it(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000", "dependency": "afterok:9"})
+    ctl = Ctl(refuses={12: SlurmError("Job dependency problem", 2040)})
+    assert run(epoch, ctl, submit(12, 1)) == {"12": "held"}
+    assert ctl.submitted[12]["hold"] is True and "dependency" not in ctl.submitted[12]
+
+
+def test_what_had_started_and_is_waiting_again_is_held_task_by_task(epoch: Path) -> None:
+    ctl = Ctl()
+    ctl.knows(12)
+    ctl.knows(20, task="1", id_=20)
+    ctl.knows(20, task="2", id_=20)
+    log = LINE % (1, START % 12) + LINE % (2, START % "20_1(21)")
+    assert run(epoch, ctl, log) == {"12": "held", "20_1": "held"}
+    assert {key: listed.held for key, listed in ctl.jobs.items()} == {(12, ""): True, (20, "1"): True, (20, "2"): False}
+
+
+def withdrawn(source: Path) -> bool:
+    return b"put aside" in (source / "script").read_bytes()
+
+
+def test_what_can_not_be_held_is_made_to_fail(epoch: Path) -> None:
+    source = write_job(epoch, 12, at=T0 - 900)
+    ctl = Ctl(holds_nothing=True)
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (1, START % 12)) == {"12": "kept"}
+    assert withdrawn(source) and (epoch.parent / spool.LOST / "job.12" / "script").exists()
+
+
+def test_when_slurmctld_does_not_answer_nothing_runs_twice_and_nothing_is_lost(epoch: Path) -> None:
+    started, waiting = write_job(epoch, 12, at=T0 - 900), write_job(epoch, 13, at=T0 - 900)
+    write_job(epoch, 14, key="k14")
+    journal(epoch, k14={"user_id": "1000"})
+    log = LINE % (1, START % 12) + submit(14, 2)
+    log += "".join(LINE % (3, f"Recovered JobId={job} Assoc=0") for job in (12, 13))
+    assert run(epoch, Ctl(deaf=True), log) == {"12": "kept", "14": "kept"}
+    assert withdrawn(started) and not withdrawn(waiting)
+
+
+def test_when_slurmctld_dies_everything_is_left_for_the_next_start(epoch: Path) -> None:
+    started = write_job(epoch, 12, at=T0 - 900)
+    write_job(epoch, 14, key="k14")
+    write_log(epoch, LINE % (1, START % 12) + submit(14, 2))
+    for ctl in (Ctl(dead=True), Ctl(deaf=True, gone=True)):
+        with pytest.raises(Cancelled):
+            recovery.repair(recovery.find(epoch), ctl, True)
+    assert not withdrawn(started) and spool.saved(epoch) == {14}
+    assert not (epoch.parent / spool.LOST).exists()
+
+
+def test_what_had_ended_is_completed_with_its_status(epoch: Path) -> None:
+    log = LINE % (1, START % 12) + LINE % (2, "_job_complete: JobId=12 WEXITSTATUS 3")
+    log += LINE % (2, "_job_complete: JobId=12 done")
+    ctl = Ctl()
+    ctl.knows(12, "RUNNING")
+    assert run(epoch, ctl, log) == {"12": "ran"}
+    assert ctl.completed == {12: 768} and not ctl.cancelled
+
+
+def test_where_slurm_can_not_be_told_the_status_the_job_is_cancelled_rather_than_run_again(epoch: Path) -> None:
+    log = LINE % (1, START % 12) + LINE % (2, "_job_complete: JobId=12 WEXITSTATUS 0")
+    log += LINE % (2, "_job_complete: JobId=12 done")
+    ctl = Ctl(old=True)
+    ctl.knows(12, "RUNNING")
+    assert run(epoch, ctl, log) == {"12": "ran"}
+    assert ctl.cancelled == ["12"]
+
+
+def test_an_acknowledged_scancel_is_done_again(epoch: Path) -> None:
+    ctl = Ctl()
+    ctl.knows(12)
+    ctl.knows(13, "RUNNING")
+    ctl.knows(20, task="3", id_=20)
+    ctl.knows(20, task="5", id_=20)
+    log = "".join(
+        (
+            LINE % (1, "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=12 uid 1000"),
+            LINE % (1, "job_signal: 9 of pending JobId=12 successful"),
+            LINE % (1, "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=13 uid 1000"),
+            LINE % (1, "job_signal: 9 of running JobId=13 successful 0x8004"),
+            LINE % (1, "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=20_[3-4] uid 1000"),
+        )
+    )
+    assert run(epoch, ctl, log) == {"12": "cancelled", "13": "cancelled", "20_3": "cancelled"}
+    assert ctl.cancelled == ["12", "13", "20_3"]
+
+
+def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path) -> None:
+    log = LINE % (1, "sched: _slurm_rpc_allocate_resources JobId=15 NodeList=n1 usec=1276")
+    assert run(epoch, Ctl(), log) == {"15": "lost"}
+
+
+def test_the_report_is_short_enough_for_the_lease_and_says_what_it_leaves_out() -> None:
+    recovered = recovery.Recovered()
+    for job in range(2000):
+        recovered.tell(str(job), 1000, "put-back", "it had not started" * 50)
+    text = recovered.as_json(epoch=4)
+    said = json.loads(text)
+    assert len(text.encode()) <= 16 << 10
+    assert said["epoch"] == 4 and len(said["jobs"]) + said["more"] == 2000
+    assert recovery.Recovered().as_json(1) == ""

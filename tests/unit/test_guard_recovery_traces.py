@@ -1,0 +1,134 @@
+"""What slurmctld's log tells about jobs, in the words of a real one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seltzer.guard.recovery import traces
+from seltzer.guard.recovery.traces import Trace
+
+SUBMIT = "_slurm_rpc_submit_batch_job: JobId=7 SLUID=s651M7H5H36Y00 InitPrio=1 usec=256"
+START = "sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"
+END = "_job_complete: JobId=7 done"
+ASK = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 1000"
+
+CASES: dict[str, tuple[list[str], Trace]] = {
+    "submitted": ([SUBMIT], Trace(submitted=True)),
+    "started by the main scheduler": ([SUBMIT, START], Trace(submitted=True, started="n1")),
+    "started by backfill": (
+        ["sched/backfill: _start_job: Started JobId=7 in cpu on n[1-2]"],
+        Trace(started="n[1-2]"),
+    ),
+    "its node was configured": (
+        ["prolog_running_decr: Configuration for JobId=7 is complete"],
+        Trace(started="a node"),
+    ),
+    "ended well": ([START, "_job_complete: JobId=7 WEXITSTATUS 0", END], Trace(started="n1", ended=True, status=0)),
+    "failed": ([START, "_job_complete: JobId=7 WEXITSTATUS 3", END], Trace(started="n1", ended=True, status=768)),
+    "killed": ([START, "_job_complete: JobId=7 WTERMSIG 15", END], Trace(started="n1", ended=True, status=15)),
+    "requeued": (
+        [START, "_job_complete: requeue JobId=7 per user/system request", END, "Requeuing JobId=7"],
+        Trace(started="n1", ended=True, requeued=True),
+    ),
+    "requeued, and started again": ([START, "Requeuing JobId=7", START], Trace(started="n1")),
+    "a requeue that was refused": (
+        [START, "_slurm_rpc_requeue: Requeue of JobId=7 returned an error: Job is pending execution"],
+        Trace(started="n1"),
+    ),
+    "cancelled while it waited": ([ASK, "job_signal: 9 of pending JobId=7 successful"], Trace(cancelled=True)),
+    "cancelled while it ran": (
+        [START, ASK, "job_signal: 9 of running JobId=7 successful 0x8004"],
+        Trace(started="n1", cancelled=True),
+    ),
+    "asked to end, and no answer": ([ASK], Trace(asked=1000)),
+    "asked to end by somebody who may not": (
+        [
+            ASK,
+            "error: Security violation, REQUEST_KILL_JOB RPC for JobId=7 from uid 1000",
+            "_slurm_rpc_kill_job: job_str_signal() uid=1000 JobId=7 sig=9 returned: Access/permission denied",
+        ],
+        Trace(),
+    ),
+    "sent another signal": (
+        [START, ASK, "job_signal: 18 of running JobId=7 successful 0x400001"],
+        Trace(started="n1"),
+    ),
+    "cancelled for its dependency": (
+        ["_kill_dependent: Job dependency can't be satisfied, cancelling JobId=7"],
+        Trace(cancelled=True),
+    ),
+    "changed": (["_slurm_rpc_update_job: complete JobId=7 uid=1000 usec=130"], Trace(modified=True)),
+    "held": (["sched: _hold_job_rec: hold on JobId=7 by uid 1000"], Trace(held=True)),
+    "released, so it may start again": (
+        [START, END, "sched: _release_job_rec: release hold on JobId=7 by uid 1000"],
+        Trace(held=False),
+    ),
+    "an srun that waits": (
+        ["sched: _slurm_rpc_allocate_resources JobId=7 NodeList=(null) usec=400"],
+        Trace(submitted=True, interactive=True),
+    ),
+    "an srun that runs": (
+        ["sched: _slurm_rpc_allocate_resources JobId=7 NodeList=n1 usec=1276"],
+        Trace(submitted=True, interactive=True, started="n1"),
+    ),
+    "a heterogeneous job": (
+        ["_slurm_rpc_submit_batch_het_job: JobId=7 SLUID=s651M7H5HASF00 usec=347"],
+        Trace(submitted=True, together=True),
+    ),
+    "a line for programmers": (["debug2: sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"], Trace()),
+}
+
+
+def stamped(lines: list[str]) -> list[str]:
+    return [f"[2026-11-16T03:13:36.{index:03d}] {line}" for index, line in enumerate(lines)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_log_tells_what_happened_to_a_job(name: str) -> None:
+    lines, expected = CASES[name]
+    assert traces.read(stamped(lines)).of(7) == expected
+
+
+def test_tasks_of_an_array_are_told_apart_and_its_own_record_is_the_array() -> None:
+    found = traces.read(
+        stamped(
+            [
+                "_slurm_rpc_submit_batch_job: JobId=8 SLUID=s651M7H5H36Y00 InitPrio=1 usec=256",
+                "sched: Allocate JobId=8_1(11) NodeList=n1 #CPUs=1 Partition=cpu",
+                "sched: Allocate JobId=8_4(8) NodeList=n1 #CPUs=1 Partition=cpu",
+                "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=8_[2-3] uid 1000",
+                "sched: _release_job_rec: release hold on JobId=8_* by uid 1000",
+            ]
+        )
+    )
+    assert found.of(8) == Trace(submitted=True, held=False)
+    assert found.by_array() == {8: {"1": Trace(started="n1"), "4": Trace(started="n1"), "[2-3]": Trace(asked=1000)}}
+    assert found.highest == 11, "a task has an ID of its own"
+
+
+def test_jobs_that_a_slurmctld_recovered_are_known() -> None:
+    lines = ["Recovered JobId=7 Assoc=0", "Recovered JobId=8_* Assoc=0", "Recovered JobId=9 StepId=batch"]
+    assert traces.read(stamped(lines)).recovered == {7, 8}
+
+
+def test_ids_of_a_federation_do_not_count_as_the_highest() -> None:
+    assert traces.read(["[x] Recovered JobId=134217729 Assoc=0", "[x] Recovered JobId=12 Assoc=0"]).highest == 12
+
+
+words = st.sampled_from([line for lines, _ in CASES.values() for line in lines])
+
+
+@given(st.lists(words, max_size=8), st.integers(min_value=0, max_value=600))
+def test_a_log_that_is_cut_off_never_makes_a_start_out_of_none(lines: list[str], length: int) -> None:
+    text = "\n".join(stamped(lines))[:length]
+    cut = traces.read(text.split("\n")[:-1]).of(7)
+    if cut.started:
+        assert any("Allocate" in line or "Started" in line or "Configuration" in line or "running" in line
+                   or "_allocate_resources" in line for line in text.split("\n"))  # fmt: skip
+
+
+@given(st.lists(st.text(max_size=80) | words.map(lambda line: line.replace("7", "JobId=")), max_size=20))
+def test_garbage_in_the_log_tells_nothing_and_breaks_nothing(lines: list[str]) -> None:
+    traces.read(lines)
