@@ -94,3 +94,13 @@ def test_a_clean_stop_is_followed_by_a_start_as_ever(rig: Rig) -> None:
     assert rig.happened("start")[-1].state == "epoch-2"
     assert len(rig.happened("reconfigure")) == 1, "the one of a new cluster"
     assert "recovered" not in rig.api.report
+
+
+def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
+    rig.start(roll_call=0.3)
+    pid = rig.running()
+    lose(rig, 12)
+    before = len(rig.happened("reconfigure"))
+    os.kill(pid, signal.SIGKILL)
+    until("one to schedule again, one for the nodes", lambda: len(rig.happened("reconfigure")) == before + 2)
+    assert rig.running() != pid

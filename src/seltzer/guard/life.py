@@ -80,6 +80,7 @@ class Life:
         self._asked_to_reconfigure = math.inf
         self._settling = False  # in the one reconfigure of a new cluster
         self._rotated = time.monotonic()
+        self._roll_call = math.inf  # when all nodes have to register once more
         world.report.set(started=now())
 
     @property
@@ -138,6 +139,10 @@ class Life:
         change = self._world.rollout.change(self.config)
         if change is None:
             self._tell()
+            if time.monotonic() >= self._roll_call:
+                log.say("all nodes register once more, so that slurmctld finds the jobs that it only believes to run")
+                self._roll_call = math.inf
+                self._send_reconfigure()
             return None
         if change.restart != self._started_with:
             log.say(f"configuration {change.digest[:10]} needs a new start")
@@ -150,6 +155,7 @@ class Life:
             return
         if self._opened:
             self._finish_repair(*self._opened)
+            self._roll_call = time.monotonic() + self._times.roll_call
         if self._settling:
             self._settling = False
             self._epoch.reconfigured()

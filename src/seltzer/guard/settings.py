@@ -52,6 +52,9 @@ class Times:
     squeue: float = 10.0
     gdb: float = 30.0
     repair: float = 20.0  # for putting jobs right before anything is scheduled
+    # After a crash: jobs whose start was saved and never reached a node are missed by slurmctld when that registers,
+    # later than BatchStartTimeout (10 s) after the start. By itself that would be in a quarter of an hour.
+    roll_call: float = 20.0
     rotate: float = 5.0  # how often the size of the logs is looked at
 
 
