@@ -61,7 +61,13 @@ bench: setup ## Measure how fast things are, beside the floor; the numbers are i
 	@.venv/bin/python -m bench.engine
 	@.venv/bin/python -m bench.cluster
 	@.venv/bin/python -m bench.operator
+	@.venv/bin/python -m bench.journal
 	@.venv/bin/python -m bench.sandbox
+
+.PHONY: faults
+faults: setup ## Break a real cluster in every way there is, and measure what it costs: some two hours (docs/faults.md)
+	@.venv/bin/seltzer sandbox prepare
+	@.venv/bin/python -m tests.faults.campaign $(if $(rows),--rows "$(rows)") $(if $(repeats),--repeats $(repeats))
 
 .PHONY: setup
 setup: ## Bring what is needed: apt packages, uv, .venv (demo, test and check do it by themselves)

@@ -358,8 +358,10 @@ class Cluster:
         return self._manifest(kind, name, spec)
 
     def in_controller(self, *command: str, check: bool = True) -> Answer:
-        """Run a command beside slurmctld."""
-        return self.kubectl("exec", f"deployment/{self.name}-slurmctld", "--", *command, check=check)
+        """Run a command beside slurmctld: in the pod in charge, not in one that stands by."""
+        holder = self.get(f"lease/{self.name}-slurmctld").get("spec", {}).get("holderIdentity")
+        pod = f"pod/{holder}" if holder else f"deployment/{self.name}-slurmctld"
+        return self.kubectl("exec", pod, "--", *command, check=check)
 
     def slurmctld(self) -> str:
         """Which slurmctld process it is: its pod, its pid and when it started."""

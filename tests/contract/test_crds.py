@@ -15,10 +15,12 @@ from seltzer.api.common import API_VERSION, Condition, NodeCounts
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
 from seltzer.api.schema import spelled_out
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJob, Standby, VolumeStatus
 
 CLUSTER = "slurmcluster/demo"
 POOL = "nodeset/cpu"
 REF = {"clusterRef": {"name": "demo"}}
+TIME = "2026-01-01T00:00:00Z"
 NAMES = [manifest["metadata"]["name"] for manifest in crd.manifests()]
 
 
@@ -116,6 +118,10 @@ def test_what_the_structs_write_is_stored_as_it_is(server: Sandbox) -> None:
         "controller": {
             "image": "registry.example:5000/slurm/slurmctld@sha256:00ff",
             "storage": {"size": "10Gi", "className": "fast.ssd", "accessMode": "ReadWriteMany", "onDelete": "delete"},
+            "standby": 4,
+            "leaseDuration": "2s",
+            "keepJobs": False,
+            "hold": True,
             "resources": {"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {"cpu": "1500m", "memory": "2e9"}},
             "podTemplate": {
                 "metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "macvlan"}},
@@ -156,6 +162,19 @@ BAD_CLUSTERS: list[tuple[Any, str]] = [
         {"controller": {"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1500m"}}}},
         "set limits to at least what requests says",
     ),
+    ({"controller": {"standby": 1}}, "set storage.accessMode to ReadWriteMany"),
+    (
+        {"controller": {"standby": 1, "storage": {"accessMode": "ReadWriteOncePod"}}},
+        "a standby mounts the same volume from another Kubernetes node",
+    ),
+    ({"controller": {"standby": -1}}, "greater than or equal to 0"),
+    ({"controller": {"standby": 5, "storage": {"accessMode": "ReadWriteMany"}}}, "less than or equal to 4"),
+    ({"controller": {"leaseDuration": "1s"}}, "set leaseDuration to between 2s and 5m"),
+    ({"controller": {"leaseDuration": "0h"}}, "set leaseDuration to between 2s and 5m"),
+    ({"controller": {"leaseDuration": "5m1s"}}, "set leaseDuration to between 2s and 5m"),
+    ({"controller": {"leaseDuration": "999999h999999m999999s"}}, "set leaseDuration to between 2s and 5m"),
+    ({"controller": {"leaseDuration": "500ms"}}, "write hours, minutes and seconds in this order"),
+    ({"controller": {"keepJobs": "maybe"}}, "must be of type boolean"),
     ({"nodeSets": {"namespaces": ["Team"]}}, "use lower-case letters, digits and hyphens"),
     ({"config": {"../passwd": ""}}, "a key of config isn't a file name"),
     ({"config": {"slurm.key": "x"}}, "remove the file, since Seltzer makes the keys"),
@@ -236,6 +255,7 @@ def change(server: Sandbox, which: str, spec: Any) -> Answer:
     ("which", "spec", "words"),
     [
         (CLUSTER, {"clusterName": "other"}, "set clusterName to what it was"),
+        (CLUSTER, {"controller": {"standby": 1}}, "set storage.accessMode to ReadWriteMany"),
         (CLUSTER, {"controller": {"storage": {"size": "4095Mi"}}}, "a volume can't shrink"),
         (CLUSTER, {"controller": {"storage": {"className": "other"}}}, "set className to what it was"),
         (CLUSTER, {"controller": {"storage": {"accessMode": "ReadWriteMany"}}}, "set accessMode to what it was"),
@@ -254,6 +274,7 @@ def test_what_cannot_change_does_not(kept: Sandbox, which: str, spec: Any, words
     [
         (CLUSTER, {"clusterName": "demo"}),  # says only what is so already
         (CLUSTER, {"controller": {"storage": {"size": 5 * 2**30, "onDelete": "delete"}}}),
+        (CLUSTER, {"controller": {"hold": True, "keepJobs": False, "leaseDuration": "1m30s"}}),
         (POOL, {"replicas": 3, "update": {"maxUnavailable": 2}, "drain": {"timeout": "1h30m", "onTimeout": "kill"}}),
         (POOL, {"partition": {"name": "shared", "options": "Default=YES MaxTime=1-00:00:00 AllowGroups=a,b"}}),
     ],
@@ -268,8 +289,7 @@ def report(server: Sandbox, which: str, status: Any) -> None:
 
 
 def condition(kind: str, status: Literal["True", "False"], message: str = "") -> Condition:
-    time = "2026-01-01T00:00:00Z"
-    return Condition(type=kind, status=status, reason="Because", message=message, last_transition_time=time)
+    return Condition(type=kind, status=status, reason="Because", message=message, last_transition_time=TIME)
 
 
 def table(server: Sandbox, kind: str) -> list[list[str]]:
@@ -285,6 +305,12 @@ def test_the_status_of_a_cluster_is_shown_in_columns(kept: Sandbox) -> None:
         slurm_version="26.05.4",
         nodes=NodeCounts(total=12, down=3),
         jobs=JobCounts(running=44),
+        controller=ControllerStatus(
+            pod="demo-slurmctld-x", node="n1", epoch=2, standbys=(Standby(pod="y", node="n2"),)
+        ),
+        volume=VolumeStatus(free=1, size=2),
+        crash=Crash(time=TIME, how="was ended by SIGSEGV", lines="a\nb"),
+        recovered=Recovered(time=TIME, epoch=2, jobs=(RecoveredJob(id="7", outcome="held"),), more=1),
     )
     report(kept, CLUSTER, to_builtins(status))
     assert convert(kept.get(*CLUSTER.split("/")), SlurmCluster).status == status
@@ -292,7 +318,8 @@ def test_the_status_of_a_cluster_is_shown_in_columns(kept: Sandbox) -> None:
         ["NAME", "READY", "REASON", "SLURM", "NODES", "DOWN", "RUNNING", "PENDING"],
         ["demo", "False", "Because", "26.05.4", "12", "3", "44", "0"],
     ]
-    assert "slurmctld starts" in kept.kubectl("get", "slc", "-o", "wide").stdout
+    wide = kept.kubectl("get", "slc", "-o", "wide").stdout
+    assert "slurmctld starts" in wide and "n1" in wide.split()
 
 
 def test_the_status_of_a_pool_is_shown_in_columns(kept: Sandbox) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.fakes.apiserver import FakeApiServer
-from tests.fakes.apiserver_state import Object
+from tests.fakes.apiserver_state import Id, Object
 from tests.fakes.apiserver_things import NODESETS, Item, until
 from tests.fakes.apiserver_writes import Write, Writes, changes
 from tests.fakes.kubelet_cluster import FakeCluster
@@ -27,8 +27,11 @@ PORTS = (6816, 6817, 6820)
 class Rig:
     """A user, an operator, and everything around them."""
 
-    def __init__(self, server: FakeApiServer, slurm: FakeSlurmrestd, user: Client, writes: Writes) -> None:
+    def __init__(
+        self, server: FakeApiServer, slurm: FakeSlurmrestd, machines: FakeCluster, user: Client, writes: Writes
+    ) -> None:
         self._server = server
+        self._machines = machines
         self.slurm = slurm
         self._user = user
         self._writes = writes
@@ -87,6 +90,29 @@ class Rig:
     async def delete(self, resource: Resource[Any], name: str) -> None:
         await self._user.delete(resource, name, "ns")
 
+    def lose_controllers_node(self) -> str:
+        """Its Kubernetes node dies, and Kubernetes evicts its pod, which can't end there; the pod's name."""
+        state, (name,) = self._server.state, self.controllers()
+        pod = Id("", "pods", "ns", name)
+        node = Id("", "nodes", "", state.get(pod)["spec"]["nodeName"])
+        state.patch_status(node, conditions=[{"type": "Ready", "status": "Unknown"}])
+        state.patch(node, spec={"unschedulable": True})
+        self._machines.stuck_ending.add(name)
+        state.delete(pod)
+        return name
+
+    def controllers(self) -> list[str]:
+        """The names of slurmctld's pods."""
+        found = (id_.name for id_, _ in self._server.state.items("", "pods"))
+        return sorted(name for name in found if name.startswith("demo-slurmctld-"))
+
+    def in_charge(self) -> str:
+        """Who the cluster's status says is its controller."""
+        for id_, item in self._server.state.items("seltzer.dev", "slurmclusters"):
+            if id_.name == "demo":
+                return str(item.get("status", {}).get("controller", {}).get("pod", ""))
+        return ""
+
     # --- what there is --------------------------------------------------------------------------------------------
 
     def pods(self) -> dict[str, Object]:
@@ -108,6 +134,13 @@ class Rig:
         for id_, item in self._server.state.items("", "configmaps"):
             if id_.name == "demo-config":
                 return str(item["data"]["slurm.conf"])
+        return ""
+
+    def phase(self) -> str:
+        """What the guard tells of slurmctld."""
+        for id_, item in self._server.state.items("coordination.k8s.io", "leases"):
+            if id_.name == "demo-slurmctld":
+                return str((item["metadata"].get("annotations") or {}).get("seltzer.dev/phase", ""))
         return ""
 
     def trials(self) -> list[str]:
@@ -149,10 +182,10 @@ async def rigged() -> AsyncIterator[Rig]:
     async with (
         FakeApiServer(writes=writes) as server,
         FakeSlurmrestd(writes=writes) as slurm,
-        FakeCluster(server.state, slurm),
+        FakeCluster(server.state, slurm) as machines,
         Client(server.config("user")) as user,
     ):
-        rig = Rig(server, slurm, user, writes)
+        rig = Rig(server, slurm, machines, user, writes)
         operating = asyncio.create_task(rig.operate())
         try:
             yield rig

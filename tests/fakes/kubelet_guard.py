@@ -10,6 +10,8 @@ from tests.fakes.slurmrestd import FakeSlurmrestd
 
 DIGEST, EPOCH, PHASE = "seltzer.dev/config", "seltzer.dev/epoch", "seltzer.dev/phase"
 VERSION, STARTED, RESTARTS = "seltzer.dev/slurm-version", "seltzer.dev/started", "seltzer.dev/restarts"
+HOLD, VOLUME = "seltzer.dev/hold", "seltzer.dev/volume"
+ROOM = '{"free": 4000000000, "size": 4294967296, "low": false}'
 
 
 class Guard:
@@ -43,13 +45,18 @@ class Guard:
         told = dict(lease["metadata"].get("annotations") or {})
         said = dict(told)
         said[DIGEST] = _digest(config)
-        said[PHASE], said[VERSION] = "running", "26.05.5"
+        said[PHASE], said[VERSION] = "held" if told.get(HOLD) == "true" else "running", "26.05.5"
+        said[VOLUME] = ROOM
+        spec = {**lease.get("spec", {}), "holderIdentity": id_.name, "leaseDurationSeconds": 5}
         if holder != id_.name:
             said[EPOCH] = str(int(told.get(EPOCH, 0)) + 1)
             said[STARTED], said[RESTARTS] = self._state.now(), "0"
-        spec = {**lease.get("spec", {}), "holderIdentity": id_.name, "leaseDurationSeconds": 5}
+            # The first to hold it took it over from nobody.
+            spec["leaseTransitions"] = spec.get("leaseTransitions", 0) + 1 if spec.get("acquireTime") else 0
+            spec["acquireTime"] = self._state.now()
         if said != told or spec != lease.get("spec", {}):
-            self._start_slurmctld(id_.namespace, cluster)
+            if said[PHASE] == "running":
+                self._start_slurmctld(id_.namespace, cluster)
             self._state.patch(lease_id, metadata={"annotations": said}, spec=spec)
         self._point(Id("discovery.k8s.io", "endpointslices", id_.namespace, lease_id.name), pod)
 

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 
 from tests.fakes import plan_things as things
 
-from seltzer.api.core import ObjectMeta, Pod
-from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
-from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.plan.actions import Action, Apply, Create, Delete, Manifest, Poke, SetFinalizer
+from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
+from seltzer.api.labels import CONFIG, FINALIZER, HOLD, TRIAL
+from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
+from seltzer.plan.actions import (
+    Action,
+    Apply,
+    Create,
+    Delete,
+    Hold,
+    Manifest,
+    Poke,
+    RemoveStuckPod,
+    SetFinalizer,
+)
 from seltzer.plan.cluster import CONTROLLER, Candidate, Observation, decide
 from seltzer.plan.removal import Slurm
 
@@ -35,6 +45,22 @@ class TrialPod:
             deletion_timestamp=things.time_at(things.NOW) if self.deleting else None,
         )
         return Pod(metadata=metadata, status=pod.status)
+
+
+OLD, OLD_NODE = "demo-slurmctld-old", "n1"
+
+
+def old_pod(deadline: float, node: str = OLD_NODE) -> Pod:
+    """A pod of the controller that should go, with when its grace is over."""
+    metadata = ObjectMeta(name=OLD, namespace="ns", uid=f"uid-{OLD}", deletion_timestamp=things.time_at(deadline))
+    return Pod(metadata=metadata, spec=PodSpec(node_name=node))
+
+
+def machine(ready: str, name: str = OLD_NODE) -> Node:
+    """A Kubernetes node with this condition Ready."""
+    return Node(
+        metadata=NodeMeta(name=name), status=NodeStatus(conditions=(NodeCondition(type="Ready", status=ready),))
+    )
 
 
 def manifest(kind: str, name: str, content: str) -> Manifest:
@@ -62,6 +88,11 @@ class ClusterWorld:
         self.slurmds = 0
         self.records = 0  # of nodes, in Slurm
         self.reachable = True
+        self.hold = False  # what the user wants
+        self.held = False  # what the Lease says
+        self.node = "True"  # whether the old pod's node is Ready; empty: it is gone
+        self.leaving: float | None = None  # when the grace of an old pod of the controller is over; None: there is none
+        self.speaks = True  # the old pod's guard still renews the Lease
         self.passed: set[str] = set()
         self._last = 0
 
@@ -77,9 +108,11 @@ class ClusterWorld:
             config_map=manifest("ConfigMap", CONFIG_NAME, self.config),
             trial=(manifest("ConfigMap", name, trial), manifest("Pod", name, trial)),
         )
-        controllers = (
+        controllers: tuple[Pod, ...] = (
             Pod(metadata=ObjectMeta(name=CONTROLLER_NAME, namespace="ns", annotations={CONFIG: self.annotation})),
         )
+        if self.leaving is not None:
+            controllers = (*controllers, old_pod(self.leaving))
         nodes = {f"cpu-{number}": things.node(f"cpu-{number}") for number in range(self.records)}
         slurm = Slurm(nodes if self.reachable else None)
         metadata = ObjectMeta(
@@ -89,7 +122,7 @@ class ClusterWorld:
             deletion_timestamp=things.time_at(things.NOW) if self.deleted else None,
         )
         return Observation(
-            cluster=SlurmCluster(metadata=metadata),
+            cluster=SlurmCluster(metadata=metadata, spec=SlurmClusterSpec(controller=Controller(hold=self.hold))),
             candidate=None if self.refused else candidate,
             refusal="it can't be written" if self.refused else "",
             active=self.active,
@@ -98,18 +131,26 @@ class ClusterWorld:
             drifted=() if self.active_pod == self.pod else (manifest("Deployment", CONTROLLER_NAME, self.pod),),
             absent=(),
             deployments={},
-            pods={CONTROLLER: controllers if self.active_pod else ()},
+            pods={CONTROLLER: controllers if self.active_pod else controllers[1:]},
             trials=tuple(each.seen() for each in self.trials.values()),
             leftovers=tuple(
                 Delete("ConfigMap", "ns", f"demo-trial-{each}", uid) for each, uid in self.config_maps.items()
             ),
             claim=None,
-            lease=None,
+            lease=self._lease(),
             slurm=slurm,
             failure="",
             jobs=None,
             slurmds=self.slurmds,
+            nodes={OLD_NODE: machine(self.node)} if self.node else {},
+            now=things.NOW,
         )
+
+    def _lease(self) -> Lease:
+        renewed = things.time_at(things.NOW - (1 if self.speaks else 60))
+        spec = LeaseSpec(holder_identity=OLD, lease_duration_seconds=5, renew_time=renewed)
+        metadata = ObjectMeta(name=CONTROLLER_NAME, namespace="ns", annotations={HOLD: "true"} if self.held else {})
+        return Lease(metadata=metadata, spec=spec)
 
     # --- act, and what must never be ------------------------------------------------------------------------------
 
@@ -124,6 +165,15 @@ class ClusterWorld:
                 assert present or (self.reachable and not self.records), "the control plane goes before the records"
                 self.finalizer = present
                 self.exists = present
+            case Hold(_, _, held):
+                self.held = held
+            case RemoveStuckPod(_, name, uid):
+                assert (name, uid) == (OLD, f"uid-{OLD}"), "somebody else's pod is removed"
+                assert self.leaving is not None, "a pod is removed that nobody wants to go"
+                assert self.node != "True", "a pod is removed whose node sees to it"
+                over = self.leaving < things.NOW
+                assert over or (self.node != "False" and not self.speaks), "a pod is removed that may be saving"
+                self.leaving = None
             case Poke(_, _, _, value):
                 self.annotation = value
             case Apply(wanted) | Create(wanted):
@@ -181,6 +231,10 @@ class ClusterWorld:
 
     def calm(self) -> None:
         self.slurmds = self.records = 0
+        if self.leaving is not None and self.node == "True":
+            self.leaving = None  # its kubelet has ended it
+        elif self.leaving is not None:
+            self.leaving = things.NOW - 60
         self.reachable = True
         for trial in list(self.trials):
             self.vanish(trial)

@@ -86,6 +86,25 @@ async def reconfigure(rig: Rig) -> None:
     await rig.cluster(config={"slurm.conf": "MaxJobCount=77\n"})
 
 
+async def hold(rig: Rig) -> None:
+    await rig.cluster(controller={"hold": True})
+    await rig.until("slurmctld is held", lambda: rig.phase() == "held")
+    await rig.cluster(controller={"hold": False})
+
+
+def released(rig: Rig) -> bool:
+    return rig.phase() == "running" and whole(rig, "cpu-0", "cpu-1")
+
+
+async def lose_node(rig: Rig) -> None:
+    lost = rig.lose_controllers_node()
+    await rig.until("the pod that can't end is removed", lambda: lost not in rig.controllers())
+
+
+def moved(rig: Rig) -> bool:
+    return [rig.in_charge()] == rig.controllers() and released(rig)
+
+
 def fast(rig: Rig) -> bool:
     nodes = rig.slurm.nodes.values()
     return whole(rig, "cpu-0", "cpu-1") and all("fast" in node["features"] for node in nodes)
@@ -100,6 +119,8 @@ SCENARIOS = [
     Scenario("scale-in", scale_in, lambda rig: whole(rig, "cpu-0"), replicas=3, busy=True),
     Scenario("update", update, fast, busy=True),
     Scenario("reconfigure", reconfigure, configured),
+    Scenario("hold and release", hold, released),
+    Scenario("lose the controller's node", lose_node, moved),
     Scenario(
         "delete a NodeSet",
         delete_nodeset,

@@ -30,7 +30,15 @@ SPECS: dict[str, Manifest] = {
     "full": {
         "clusterName": "physics_2",
         "podTemplate": TEMPLATE,
-        "controller": {"storage": {"size": 5, "className": "fast"}, "podTemplate": TEMPLATE, "image": "mine"},
+        "controller": {
+            "storage": {"size": 5, "className": "fast", "accessMode": "ReadWriteMany"},
+            "standby": 1,
+            "leaseDuration": "10s",
+            "keepJobs": False,
+            "hold": True,
+            "podTemplate": TEMPLATE,
+            "image": "mine",
+        },
         "rest": {"replicas": 3, "podTemplate": TEMPLATE},
         "login": {
             "replicas": 0,
@@ -226,10 +234,54 @@ def test_the_controller_is_never_killed_by_a_probe_and_leaves_a_dead_node_soon()
     spec = pod_of(cluster(), "demo-slurmctld")
     (container,) = spec["containers"]
     assert "livenessProbe" not in container and "startupProbe" not in container
-    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "slurmctld"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "guard"}, "a standby has no slurmctld"
     assert spec["terminationGracePeriodSeconds"] == 60
     assert {toleration["tolerationSeconds"] for toleration in spec["tolerations"]} == {5}
     assert find(everything(cluster()), "Deployment/demo-slurmctld")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def controller(**spec: Any) -> SlurmCluster:
+    return cluster({"controller": {"storage": {"accessMode": "ReadWriteMany"}, **spec}})
+
+
+def environment(one: SlurmCluster) -> dict[str, str]:
+    (container,) = pod_of(one, "demo-slurmctld")["containers"]
+    return {each["name"]: each.get("value", "") for each in container["env"]}
+
+
+_THREE = controller(standby=2)
+
+
+def test_standbys_are_more_of_the_same_pod_on_other_nodes() -> None:
+    alone, three = (find(build.applied(one, IMAGES), "Deployment/demo-slurmctld") for one in (controller(), _THREE))
+    assert (alone["spec"]["replicas"], three["spec"]["replicas"]) == (1, 3)
+    assert alone["spec"]["template"] == three["spec"]["template"], "adding a standby restarts slurmctld"
+    (apart,) = three["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert (apart["topologyKey"], apart["maxSkew"]) == ("kubernetes.io/hostname", 1)
+    # Strictly, and dead nodes count: a standby waits for one to come back instead of joining the active one.
+    assert (apart["whenUnsatisfiable"], apart["nodeTaintsPolicy"]) == ("DoNotSchedule", "Ignore")
+    assert apart["labelSelector"]["matchLabels"] == names.selector(_THREE, "slurmctld")
+
+
+def test_who_empties_nodes_takes_one_controller_at_a_time() -> None:
+    for one in (controller(), _THREE):
+        budget = find(build.applied(one, IMAGES), "PodDisruptionBudget/demo-slurmctld")["spec"]
+        assert budget == {"maxUnavailable": 1, "selector": {"matchLabels": names.selector(one, "slurmctld")}}
+
+
+def test_the_guard_is_told_of_lease_and_jobs_by_its_environment_and_of_a_hold_by_its_lease() -> None:
+    usual = environment(controller())
+    assert (usual["SELTZER_LEASE_DURATION"], usual["SELTZER_KEEP_JOBS"]) == ("4", "true")
+    other = environment(controller(leaseDuration="1m30s", keepJobs=False))
+    assert (other["SELTZER_LEASE_DURATION"], other["SELTZER_KEEP_JOBS"]) == ("90", "false")
+    assert build.controller_pod(controller(hold=True), IMAGES) == build.controller_pod(controller(), IMAGES)
+    for one, said in ((controller(), {}), (controller(hold=True), {"seltzer.dev/hold": "true"})):
+        assert find(build.created_once(one), "Lease/demo-slurmctld")["metadata"].get("annotations", {}) == said
+
+
+def test_cores_have_room_and_a_limit() -> None:
+    volumes = {volume["name"]: volume for volume in pod_of(cluster(), "demo-slurmctld")["volumes"]}
+    assert volumes["run"]["emptyDir"] == {"sizeLimit": "3Gi"}
 
 
 def test_tolerations_of_the_users_come_on_top() -> None:

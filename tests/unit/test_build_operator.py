@@ -59,6 +59,10 @@ def test_it_may_make_all_that_a_cluster_is_made_of() -> None:
         assert may(group, plural) >= {"get", "list", "watch", "create", "patch", "delete"}, manifest["kind"]
 
 
+def test_it_sees_nodes_and_changes_none() -> None:
+    assert may("", "nodes") == {"get", "list", "watch"}
+
+
 def test_it_holds_what_it_gives_to_the_guard() -> None:
     """Kubernetes lets nobody create a Role with more rights than they have."""
     (role,) = (manifest for manifest in build.applied(cluster(), IMAGES) if manifest["kind"] == "Role")

@@ -76,7 +76,7 @@ def test_the_commands_are_those_that_we_know() -> None:
     shared = ("install", "upgrade", "uninstall", "version", "operator", "create", "status", "events", "logs", "scale")
     slurm = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
     assert {
-        *((verb,) for verb in (*shared, *slurm, "drain", "resume", "completion", "demo")),
+        *((verb,) for verb in (*shared, *slurm, *("drain", "resume", "failover", "debug"), "completion", "demo")),
         *(("sandbox", verb) for verb in ("up", "down", "status", "kubeconfig", "kubectl", "load", "logs", "node")),
         *(("sandbox", "node", verb) for verb in ("kill", "cut", "freeze", "heal")),
     } <= set(every_command())
@@ -120,6 +120,10 @@ def test_an_error_is_one_line_and_exits_with_1(seltzer: Run, monkeypatch: pytest
         ("scale", "cpu"),
         ("scale", "cpu", "many"),
         ("drain",),
+        ("failover",),
+        ("failover", "demo", "--timeout", "soon"),
+        ("debug",),
+        ("debug", "demo", "surplus"),
         ("completion", "csh"),
         ("srun",),
         ("srun", "--nodes=2", "demo", "hostname"),

@@ -24,7 +24,8 @@ def condition(kind: str, status: str = "True", reason: str = "Fine", message: st
     return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time="")  # type: ignore[arg-type]
 
 
-WELL = tuple(condition(kind) for kind in ("Ready", "ControllerReady", "RestReady", "LoginReady", "ConfigValid"))
+KINDS = ("Ready", "ControllerReady", "RestReady", "LoginReady", "StateSafe", "ConfigValid")
+WELL = tuple(condition(kind) for kind in KINDS)
 
 
 def cluster(
@@ -99,7 +100,8 @@ def test_a_cluster_that_is_well() -> None:
         "│   ├── slurmctld   ready  (last failover 7m ago)",
         "│   ├── slurmrestd  ready",
         "│   ├── login       ready",
-        "│   └── config      valid",
+        "│   ├── config      valid",
+        "│   └── state       safe",
         "├── node sets",
         "│   ├── cpu      2/2 ready  2 idle",
         "│   └── gpu-big  2/2 ready  1 mixed, 1 allocated",
@@ -115,7 +117,7 @@ def test_a_cluster_with_problems_ends_with_them() -> None:
     away = condition("Ready", "False", "PodsPending", "1 pod can't be scheduled [3 nodes]; add nodes")
     broken = nodeset("cpu", away, ready=1, nodes=NodeCounts(total=2, idle=1, down=1))
     lines = drawn(Picture(cluster(*WELL[:-1], bad), [broken]))
-    assert "│   └── config      Rejected" in lines
+    assert "│   ├── config      Rejected" in lines
     assert "│   └── cpu  1/2 ready  1 idle, 1 down  1 to update" in lines
     assert lines[-3:] == [
         "└── problems",
@@ -147,6 +149,13 @@ def test_a_cluster_of_which_nothing_is_known_yet_is_drawn_too() -> None:
         # Ready only repeats what a component says: that is one problem.
         (
             Picture(cluster(condition("Ready", "False", "A", "same"), condition("RestReady", "False", "A", "same"))),
+            [("RestReady", "A")],
+        ),
+        # And so it is if two components say the same.
+        (
+            Picture(
+                cluster(condition("RestReady", "False", "A", "same"), condition("StateSafe", "False", "B", "same"))
+            ),
             [("RestReady", "A")],
         ),
         (

@@ -214,10 +214,20 @@ def lease(transitions: int = 0, **told: str) -> Lease:
 
 
 RUNNING = {CONTROLLER: deployment(), REST: deployment(), LOGIN: deployment()}
+ACTIVE = things.pod("demo-slurmctld-x", template="")
 
 
 def running(item: SlurmCluster | None = None, **more: Any) -> Observation:
-    return seen(item, **{"deployments": RUNNING, "lease": lease(phase="running", version="26.05.5"), **more})
+    pods = {CONTROLLER: (told_of(ACTIVE),), **more.pop("pods", {})}
+    return seen(
+        item, **{"deployments": RUNNING, "lease": lease(phase="running", version="26.05.5"), "pods": pods, **more}
+    )
+
+
+def told_of(pod: Pod) -> Pod:
+    """The pod, whose kubelet has the configuration."""
+    metadata = ObjectMeta(name=pod.metadata.name, namespace="ns", uid=pod.metadata.uid, annotations={CONFIG: "d1"})
+    return Pod(metadata=metadata, spec=pod.spec, status=pod.status)
 
 
 def told(observation: Observation, *failures: str) -> SlurmClusterStatus:

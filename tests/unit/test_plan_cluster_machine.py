@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.fakes.plan_cluster_world import ClusterWorld, trial_of
-from tests.fakes.plan_things import part_of
+from tests.fakes.plan_things import NOW, part_of
 
 from seltzer.plan.cluster import decide
 
@@ -50,6 +50,14 @@ class ClusterMachine(RuleBasedStateMachine):
     def nodes_come_and_go(self, count: int, records: int, reachable: bool) -> None:
         self.world.slurmds, self.world.records, self.world.reachable = count, records, reachable
 
+    @rule(hold=st.booleans())
+    def hold(self, hold: bool) -> None:
+        self.world.hold = hold
+
+    @rule(node=st.sampled_from(["True", "False", "Unknown", ""]), speaks=st.booleans(), left=st.integers(-60, 60))
+    def a_controllers_pod_goes(self, node: str, speaks: bool, left: int) -> None:
+        self.world.node, self.world.speaks, self.world.leaving = node, speaks, NOW + left
+
     @precondition(lambda self: self.world.finalizer)
     @rule(sure=st.integers(0, 9))
     def delete(self, sure: int) -> None:
@@ -78,7 +86,10 @@ class ClusterMachine(RuleBasedStateMachine):
             raise AssertionError("it doesn't come to rest")
         if world.deleted:
             assert not world.exists
-        elif "bad" in trial_of(world.config, world.pod) or world.refused:
+            return
+        assert world.leaving is None, "a pod that should go is stuck"
+        assert world.held == world.hold
+        if "bad" in trial_of(world.config, world.pod) or world.refused:
             assert world.active in (before, "own"), "a bad one is rolled out"
         else:
             assert (world.active, world.active_pod) == (world.config, world.pod)

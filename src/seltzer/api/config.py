@@ -35,6 +35,7 @@ OWNED: Mapping[str, str] = {
     "SlurmUser": _USER,
     "SlurmctldAddr": _ADDRESS,
     "SlurmctldHost": _ADDRESS,
+    "SlurmctldLogFile": "slurmctld's log on the state volume tells which jobs had started: remove it",
     "SlurmctldPidFile": _FOLDERS,
     "SlurmctldPort": _PORT,
     "SlurmdPidFile": _FOLDERS,

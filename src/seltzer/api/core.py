@@ -186,16 +186,33 @@ class NodeSpec(View, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeCondition(View, frozen=True, kw_only=True):
+    """A condition of a node. Its heartbeats and words change often and matter to nobody here."""
+
+    type: str
+    status: str
+
+
 class NodeStatus(View, frozen=True, kw_only=True):
     """How a node is doing."""
 
-    conditions: tuple[ObjectCondition, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class NodeMeta(View, frozen=True, kw_only=True):
+    """What a node says about itself, without its labels and annotations: there are many, and many nodes."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
 
 
 class Node(View, frozen=True, kw_only=True):
     """A Kubernetes node."""
 
-    metadata: ObjectMeta
+    metadata: NodeMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

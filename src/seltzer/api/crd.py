@@ -31,6 +31,8 @@ def slurmcluster() -> Manifest:
         _column("Running", ".status.jobs.running", "Jobs that run.", "integer"),
         _column("Pending", ".status.jobs.pending", "Jobs that wait.", "integer"),
         _age(),
+        _column("Controller", ".status.controller.node", "The node that slurmctld is on.", wide=True),
+        _column("Standbys", ".spec.controller.standby", "Pods that should stand by.", "integer", wide=True),
         _column("Failover", ".status.lastFailoverTime", "Since the last failover.", "date", wide=True),
         _column("Message", f"{READY}.message", "Why it is ready or not, in a sentence.", wide=True),
     ]

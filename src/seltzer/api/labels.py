@@ -32,3 +32,10 @@ PHASE: Final = "seltzer.dev/phase"
 MESSAGE: Final = "seltzer.dev/message"
 STARTED: Final = "seltzer.dev/started"
 SLURM_VERSION: Final = "seltzer.dev/slurm-version"
+RESTARTS: Final = "seltzer.dev/restarts"
+VOLUME: Final = "seltzer.dev/volume"
+CRASH: Final = "seltzer.dev/crash"
+RECOVERED: Final = "seltzer.dev/recovered"
+
+# What the guard is told by others, as annotations of the same Lease.
+HOLD: Final = "seltzer.dev/hold"

@@ -4,7 +4,6 @@ Every field here has an effect. These names are kept free for what comes later, 
 
 - `spec.accounting`: slurmdbd and its database: single, Galera or external.
 - `spec.auth`: keys of one's own, their rotation, munge.
-- `spec.controller.standby`, `.lease`, `.keepJobs`, `.hold`: failover, kept jobs and debugging.
 - `spec.controller.storage.claim`: a claim that exists already.
 - `spec.configFrom`: configuration from ConfigMaps and Secrets beside `spec.config`.
 - `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
@@ -18,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from .common import (
     API_VERSION,
     NAME_RULE,
-    Conditions,
+    Duration,
     Image,
     Namespace,
-    NodeCounts,
     ObjectName,
     Part,
     PodTemplate,
@@ -34,11 +32,13 @@ from .common import (
     Report,
     Resources,
     Rule,
-    Time,
     text,
 )
 from .config import CONFIG_RULES, ConfigFile
 from .core import ObjectMeta
+from .status import JobCounts, SlurmClusterStatus
+
+__all__ = ["JobCounts", "SlurmCluster", "SlurmClusterSpec", "SlurmClusterStatus"]
 
 # It names SQL tables, files and environment variables; Slurm's own limit is 40 characters, in lower case.
 ClusterName = Annotated[
@@ -92,12 +92,46 @@ class Storage(Part, frozen=True, kw_only=True):
 
 
 class Controller(Part, frozen=True, kw_only=True):
-    """slurmctld, the daemon that holds the queue and places the jobs. There is always one."""
+    """slurmctld, the daemon that holds the queue and places the jobs. There is always one that works."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.standby == 0 || self.storage.accessMode == 'ReadWriteMany'",
+            "a standby mounts the same volume from another Kubernetes node: set storage.accessMode to ReadWriteMany "
+            "when you create a cluster, or set standby to 0",
+            ".standby",
+        ),
+        Rule(
+            # What isn't a duration is told by its own rule; here it would only be an error of the rule.
+            "!self.leaseDuration.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$')"
+            " || self.leaseDuration.size() < 2"
+            " || (duration(self.leaseDuration) >= duration('2s') && duration(self.leaseDuration) <= duration('5m'))",
+            "a Lease under 2s is lost whenever the API server is slow, and one over 5m keeps the cluster waiting for a "
+            "dead controller: set leaseDuration to between 2s and 5m",
+            ".leaseDuration",
+        ),
+    )
 
     image: Image | None = None
     """The image to run; without one, the image that was released with the operator."""
 
     storage: Storage = Storage()
+
+    standby: Annotated[int, Meta(ge=0, le=4)] = 0
+    """How many more pods wait beside the one that works, to take over within seconds when it is lost. Needs a volume
+    that is ReadWriteMany."""
+
+    lease_duration: Duration = "4s"
+    """How long a controller that is silent keeps its place before another takes over, such as 5s; between 2s and 5m. A
+    change restarts slurmctld."""
+
+    keep_jobs: bool = True
+    """Whether jobs that Slurm acknowledged and a crash made it forget are put back into the queue. A change restarts
+    slurmctld."""
+
+    hold: bool = False
+    """Whether slurmctld stays down for debugging, with its container, cores and logs at hand, and nobody takes over.
+    Jobs that run go on, and nobody can submit; see `seltzer debug`."""
 
     resources: Resources = Resources()
     """CPU and memory of the slurmctld container."""
@@ -194,36 +228,6 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
 
     pod_template: PodTemplate = PodTemplate()
     """Changes to all pods of the control plane: controller, rest and login. NodeSets have their own."""
-
-
-class JobCounts(Report, frozen=True, kw_only=True):
-    """How many jobs there are."""
-
-    running: int = 0
-    """Jobs that run."""
-
-    pending: int = 0
-    """Jobs that wait."""
-
-
-class SlurmClusterStatus(Report, frozen=True, kw_only=True):
-    """What the cluster is, as last seen."""
-
-    observed_generation: int = 0
-    """The metadata.generation that this status is about; older than the object's: not up to date."""
-
-    conditions: Conditions = ()
-    """What is true about the cluster. Ready says whether jobs can be submitted; beside it is one per component."""
-
-    slurm_version: str | UnsetType = UNSET
-    """The version of the slurmctld that is running."""
-
-    nodes: NodeCounts = NodeCounts()
-
-    jobs: JobCounts = JobCounts()
-
-    last_failover_time: Time | UnsetType = UNSET
-    """When another pod last took over as the controller."""
 
 
 class SlurmCluster(Report, frozen=True, kw_only=True):

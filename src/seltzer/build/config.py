@@ -133,6 +133,8 @@ def _ours() -> list[Pair]:
         ("TreeWidth", "65533"),
         ("ReturnToService", "2"),
         ("JobRequeue", "1"),
+        # Slurm lets a batch job wait for 3 s before it looks for a node, also after a failover.
+        ("SchedulerParameters", "batch_sched_delay=1"),
         # Accounting can miss what is purged sooner.
         ("MinJobAge", "300"),
         # Jobs live through a short break of the network; those on a dead node don't wait for long.

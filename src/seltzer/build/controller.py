@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from seltzer.api.common import seconds
+from seltzer.api.labels import HOLD
 from seltzer.api.slurmcluster import SlurmCluster
 
 from . import names, pods
@@ -15,6 +17,8 @@ STATE = "/var/spool/slurmctld"
 _LEAVE_SECONDS = 5
 # Far longer than a trial takes: the image may have to be fetched first.
 _TRIAL_SECONDS = 600
+# The guard keeps at most 1 GiB of cores; a pod that exceeds the limit is evicted, so there is room for one more beside.
+_RUN_SIZE = "3Gi"
 
 
 def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
@@ -26,6 +30,7 @@ def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
         _role_binding(cluster),
         _claim(cluster),
         _service(cluster),
+        _disruption_budget(cluster),
         _deployment(cluster, images),
     ]
 
@@ -33,7 +38,9 @@ def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
 def created_once(cluster: SlurmCluster) -> list[Manifest]:
     """What the guard fills in: who changed it back would take the controller away."""
     name = names.controller(cluster)
-    lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, "slurmctld", name)
+    # A cluster that is held from its beginning must not run for a moment.
+    held = {HOLD: "true"} if cluster.spec.controller.hold else None
+    lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, "slurmctld", name, annotations=held)
     service = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "seltzer.dev"}
     endpoints = names.manifest("EndpointSlice", "discovery.k8s.io/v1", cluster, "slurmctld", name, more_labels=service)
     ports = [{"name": port["name"], "port": port["port"], "protocol": "TCP"} for port in _ports()]
@@ -91,7 +98,8 @@ def _trying(container: Manifest) -> Manifest:
 
 
 def _deployment(cluster: SlurmCluster, images: Images) -> Manifest:
-    deployment = pods.deployment(cluster, "slurmctld", names.controller(cluster), 1, _pod(cluster, images))
+    replicas = 1 + cluster.spec.controller.standby
+    deployment = pods.deployment(cluster, "slurmctld", names.controller(cluster), replicas, _pod(cluster, images))
     # The old pod first: a volume may be for one pod only.
     deployment["spec"]["strategy"] = {"type": "Recreate"}
     deployment["metadata"]["annotations"] = {names.CONTROLLER_POD: pod_id(cluster, images)}
@@ -107,8 +115,9 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         "args": ["run"],
         "env": _env(cluster),
         "ports": [{"name": port["name"], "containerPort": port["port"], "protocol": "TCP"} for port in _ports()],
-        # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs.
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "slurmctld"}, "periodSeconds": 1},
+        # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs. Readiness is the
+        # guard's to tell, since a standby has no slurmctld.
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "guard"}, "periodSeconds": 1},
         "resources": pods.resources(controller.resources, cpu="50m", memory="64Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": pods.NO_ROOT,
@@ -132,6 +141,7 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         "serviceAccountName": names.controller(cluster),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
+        "topologySpreadConstraints": [_apart(cluster)],
         # It writes its state out when it is asked to end.
         "terminationGracePeriodSeconds": 60,
         "securityContext": {
@@ -148,7 +158,7 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
             pods.secret_volume("keys", names.keys(cluster), 0o440, names.SLURM_KEY, names.JWT_KEY),
             {"name": "state", "persistentVolumeClaim": {"claimName": names.controller(cluster)}},
             {"name": "slurm", "emptyDir": {}},
-            {"name": "run", "emptyDir": {}},
+            {"name": "run", "emptyDir": {"sizeLimit": _RUN_SIZE}},
             {"name": "tmp", "emptyDir": {}},
         ],
     }
@@ -161,14 +171,33 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
     return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
 
 
+def _apart(cluster: SlurmCluster) -> Manifest:
+    """Never on the Kubernetes node of another controller's pod while there is a node without one.
+
+    There also without a standby: adding one later must not change the pod, and so restart slurmctld.
+    """
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        # A dead node counts as one without a pod. A standby that replaces one which died there waits for it:
+        # beside the active one it would stay, and the next dead node would take both.
+        "nodeTaintsPolicy": "Ignore",
+        "labelSelector": {"matchLabels": names.selector(cluster, "slurmctld")},
+    }
+
+
 def _env(cluster: SlurmCluster) -> list[Manifest]:
-    name = names.controller(cluster)
+    """`hold` isn't here: whoever is to be held must not be restarted first. The guard reads it from its Lease."""
+    name, controller = names.controller(cluster), cluster.spec.controller
     return [
         {"name": "SELTZER_NAMESPACE", "value": cluster.metadata.namespace},
         {"name": "SELTZER_LEASE", "value": name},
         {"name": "SELTZER_ENDPOINTSLICE", "value": name},
         pods.from_field("SELTZER_IDENTITY", "metadata.name"),
         pods.from_field("SELTZER_ADDRESS", "status.podIP"),
+        {"name": "SELTZER_LEASE_DURATION", "value": str(seconds(controller.lease_duration))},
+        {"name": "SELTZER_KEEP_JOBS", "value": "true" if controller.keep_jobs else "false"},
     ]
 
 
@@ -181,6 +210,16 @@ def _service(cluster: SlurmCluster) -> Manifest:
     head = names.manifest("Service", "v1", cluster, "slurmctld", names.controller(cluster))
     ports = [{**port, "protocol": "TCP", "targetPort": port["port"]} for port in _ports()]
     return {**head, "spec": {"type": "ClusterIP", "ports": ports}}
+
+
+def _disruption_budget(cluster: SlurmCluster) -> Manifest:
+    """Whoever empties nodes takes the controller's pods one after the other, so that one can always take over.
+
+    A controller without a standby may be taken too: it is made anew elsewhere.
+    """
+    head = names.manifest("PodDisruptionBudget", "policy/v1", cluster, "slurmctld", names.controller(cluster))
+    selector = {"matchLabels": names.selector(cluster, "slurmctld")}
+    return {**head, "spec": {"maxUnavailable": 1, "selector": selector}}
 
 
 def _claim(cluster: SlurmCluster) -> Manifest:

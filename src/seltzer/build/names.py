@@ -66,7 +66,7 @@ def slurm_name(cluster: SlurmCluster) -> str:
 
 
 def controller(cluster: SlurmCluster) -> str:
-    """Deployment, claim, Service, EndpointSlice, Lease, ServiceAccount, Role and RoleBinding of slurmctld."""
+    """All objects of slurmctld: Deployment, claim, Service, EndpointSlice, Lease and so on."""
     return f"{cluster.metadata.name}-slurmctld"
 
 

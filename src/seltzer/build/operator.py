@@ -62,6 +62,7 @@ def _cluster_role() -> Manifest:
         _rule("apps", ["deployments"], _ALL),
         _rule(_RBAC, ["roles", "rolebindings"], _ALL),
         _rule("networking.k8s.io", ["networkpolicies"], _ALL),
+        _rule("policy", ["poddisruptionbudgets"], _ALL),
         _rule("discovery.k8s.io", ["endpointslices"], _ALL),
         _rule("coordination.k8s.io", ["leases"], _ALL),
         _rule("", ["events"], ("create", "patch")),

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from seltzer.api.core import Pod
 from seltzer.build.names import CLUSTER, CLUSTER_NAMESPACE, COMPONENT
-from seltzer.cli import kube, kubectl
+from seltzer.cli import controller, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace
 from seltzer.controllers import resources
@@ -71,12 +71,15 @@ def _user() -> str:
 def _update(node: str, changes: Sequence[str], namespace: str | None, context: str | None) -> tuple[str, str]:
     wanted = hostlist.expand(node)
     place = kube.locate(namespace, context)
-    pods = kube.talk(place, lambda client: _slurmds(client, place))
-    cluster, home = cluster_of(wanted, pods, place.namespace)
+
+    async def find(client: Client) -> tuple[str, str, str]:
+        cluster, home = cluster_of(wanted, await _slurmds(client, place), place.namespace)
+        return cluster, home, await controller.target(client, home, cluster)
+
+    cluster, home, pod = kube.talk(place, find)
     folded = hostlist.fold(wanted)
     command = ("scontrol", "update", f"NodeName={folded}", *changes)
-    there = Place(place.config, home, place.flags)
-    kubectl.output(there, f"deployment/{cluster}-slurmctld", "slurmctld", command)
+    kubectl.output(Place(place.config, home, place.flags), pod, "slurmctld", command)
     return folded, cluster
 
 

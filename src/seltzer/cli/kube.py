@@ -216,7 +216,7 @@ class Reviewed(Protocol):
     def __call__(self) -> Awaitable[str]: ...
 
 
-async def until(done: Reviewed, timeout: float, say: Callable[[str], None], what: str) -> None:
+async def until(done: Reviewed, timeout: float, say: Callable[[str], None], what: str, *, poll: float = POLL) -> None:
     """Ask until the answer is empty; say each answer once, and the last one when the time is over."""
     last = ""
     said: set[str] = set()
@@ -227,6 +227,6 @@ async def until(done: Reviewed, timeout: float, say: Callable[[str], None], what
                     say(answer)
                 last = answer
                 said.add(answer)
-                await asyncio.sleep(POLL)
+                await asyncio.sleep(poll)
     except TimeoutError:
         raise SeltzerError(f"{what} after {timeout:.0f} s: {last or 'no answer'}") from None

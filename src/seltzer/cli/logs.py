@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
-from seltzer.cli import kube, kubectl
+from seltzer.cli import controller, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
 from seltzer.controllers import resources
@@ -73,6 +73,8 @@ async def _leader(client: Client, namespace: str) -> str:
 async def _find(client: Client, place: Place, name: str, component: str) -> tuple[str, str, str]:
     """The namespace, the pod or its Deployment, and the container."""
     cluster = await kube.cluster(client, place, name)
+    if component == "slurmctld":
+        return place.namespace, await controller.target(client, place.namespace, name), component
     if component in DAEMONS:
         return place.namespace, f"deployment/{name}-{component}", component
     nodes: dict[str, str] = {}

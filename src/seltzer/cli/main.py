@@ -31,6 +31,8 @@ _VERBS = (
     ("Clusters", "scale:scale", "Give a NodeSet more nodes, or fewer."),
     ("Clusters", "drain:drain", "Let a node take no new jobs."),
     ("Clusters", "drain:resume", "Let it take jobs again."),
+    ("Clusters", "failover:failover", "Move slurmctld to another pod."),
+    ("Clusters", "debug:debug", "Hold slurmctld down for debugging, or release it."),
     ("Slurm", "slurm:shell", "Open a shell on a login pod."),
     ("Slurm", "slurm:srun", "Run a job and wait for it."),
     ("Slurm", "slurm:sbatch", "Submit a batch script."),

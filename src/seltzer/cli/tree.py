@@ -13,7 +13,7 @@ from rich.tree import Tree
 from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import events, show
+from seltzer.cli import events, show, tree_controller
 from seltzer.cli.events import Event
 
 MOST_EVENTS = 10
@@ -25,6 +25,7 @@ COMPONENTS = (
     ("slurmrestd", "RestReady", "ready"),
     ("login", "LoginReady", "ready"),
     ("config", "ConfigValid", "valid"),
+    ("state", "StateSafe", "safe"),
 )
 _COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
 _STATES = {
@@ -58,12 +59,12 @@ class Problem:
 
 
 def problems(picture: Picture) -> list[Problem]:
-    """All of them, each told once: Ready often only repeats what a component said."""
+    """All of them, each told once: Ready often only repeats what a component said, and one component another."""
     found = _of_object(picture.cluster, f"SlurmCluster {picture.cluster.metadata.name}")
     for nodeset in picture.nodesets:
         found += _of_object(nodeset, f"NodeSet {_name(nodeset, picture.cluster)}")
-    said = {(each.object, each.message) for each in found if each.condition != "Ready"}
-    return [each for each in found if each.condition != "Ready" or (each.object, each.message) not in said]
+    told = {(each.object, each.message): each for each in reversed(found) if each.condition != "Ready"}
+    return [each for each in found if told.get((each.object, each.message), each) is each]
 
 
 def _of_object(item: SlurmCluster | NodeSet, name: str) -> list[Problem]:
@@ -87,13 +88,15 @@ def _untrue(name: str, conditions: Iterable[Condition]) -> list[Problem]:
 def tree(picture: Picture, now: datetime) -> Tree:
     """The cluster for a person to look at."""
     top = Tree(_headline(picture.cluster, now), guide_style="dim")
-    _branch(top, "control plane", _components(picture.cluster, now))
+    parts = _branch(top, "control plane", _components(picture.cluster, now))
+    tree_controller.add_details(parts.children[0], picture.cluster, now)
     if picture.nodesets:
         _branch(top, "node sets", show.aligned([_nodeset(each, picture.cluster) for each in picture.nodesets]))
     else:
         top.add(Text.assemble(("node sets", "bold"), "  none, so no job can run; add a NodeSet"))
     jobs = picture.cluster.status.jobs
     top.add(Text.assemble(("jobs", "bold"), f"  {jobs.running} running, {jobs.pending} pending"))
+    tree_controller.add_recovered(top, picture.cluster, now)
     if recent := recent_events(picture.events, now):
         _branch(top, "events", events.table(recent, now))
     if wrong := problems(picture):
@@ -107,10 +110,11 @@ def recent_events(found: Iterable[Event], now: datetime) -> list[Event]:
     return sorted(recent, key=lambda each: each.time)[-MOST_EVENTS:]
 
 
-def _branch(top: Tree, title: str, rows: Iterable[Text], style: str = "bold") -> None:
+def _branch(top: Tree, title: str, rows: Iterable[Text], style: str = "bold") -> Tree:
     branch = top.add(Text(title, style))
     for row in rows:
         branch.add(row)
+    return branch
 
 
 def _headline(cluster: SlurmCluster, now: datetime) -> Text:
@@ -188,6 +192,7 @@ def as_data(picture: Picture, now: datetime) -> dict[str, object]:
         "created": cluster.metadata.creation_timestamp,
         "slurmVersion": None if status.slurm_version is UNSET else status.slurm_version,
         "lastFailover": None if status.last_failover_time is UNSET else status.last_failover_time,
+        **tree_controller.as_data(cluster),
         "components": {
             name: {"status": found.status, "reason": found.reason, "message": found.message}
             for name, kind, _ in COMPONENTS

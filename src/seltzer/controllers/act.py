@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seltzer.api.labels import FINALIZER
+from seltzer.api.labels import FINALIZER, HOLD
 from seltzer.controllers import metrics, resources
 from seltzer.controllers.children import Children
 from seltzer.controllers.link import Link
@@ -29,10 +29,12 @@ from seltzer.plan.actions import (
     DownNodes,
     DrainNodes,
     Goner,
+    Hold,
     KillJobs,
     MarkNodes,
     OnSlurm,
     Poke,
+    RemoveStuckPod,
     ResumeNodes,
     SetFinalizer,
 )
@@ -139,12 +141,21 @@ class Actor:
             case DeletePods(pods, ask):
                 await self._delete_pods(pods, ask)
             case Poke(namespace, name, annotation, value):
-                patch = {"metadata": {"annotations": {annotation: value}}}
-                await _if_there(self._client.patch(resources.PODS, name, namespace, patch=patch))
+                await self._annotate(resources.PODS, name, namespace, annotation, value)
+            case Hold(namespace, name, held):
+                await self._annotate(resources.LEASES, name, namespace, HOLD, "true" if held else None)
+            case RemoveStuckPod(namespace, name, uid):
+                await _if_there(self._client.delete(resources.PODS, name, namespace, uid=uid, grace_seconds=0))
             case SetFinalizer(present):
                 await self._set_finalizer(present)
             case _:
                 await self._on_slurm(action)
+
+    async def _annotate(
+        self, resource: Resource[Any], name: str, namespace: str, annotation: str, value: str | None
+    ) -> None:
+        patch = {"metadata": {"annotations": {annotation: value}}}
+        await _if_there(self._client.patch(resource, name, namespace, patch=patch))
 
     async def _create(self, manifest: Mapping[str, Any]) -> None:
         resource = resources.BY_KIND[manifest["kind"]]

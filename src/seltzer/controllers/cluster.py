@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import time
 from collections.abc import Mapping
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from seltzer.api.core import Deployment, Pod
+from seltzer.api.core import Deployment, Node, Pod
 from seltzer.api.labels import CONFIG, CONTROLLER_POD, PHASE
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
@@ -18,11 +19,11 @@ from seltzer.build import config, names
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
 from seltzer.build.pods import checksum
-from seltzer.controllers import members, resources
+from seltzer.controllers import members, metrics, resources
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.children import Children, Manifest
 from seltzer.controllers.link import Link, Links, Secrets
-from seltzer.controllers.report import now, report
+from seltzer.controllers.report import now, report, tell
 from seltzer.controllers.world import World
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
@@ -52,18 +53,23 @@ class ClusterController:
         cluster = self._world.clusters.get(key)
         if cluster is None:
             await self._links.close(key)
+            metrics.forget_cluster(*key)
             return Done()
         link = self._link(cluster)
         seen = self._observe(cluster, link)
         decision = plan.decide(seen)
+        await tell(self._recorder, resources.CLUSTERS, cluster, cluster_status.announcements(decision))
         subject = Subject(resources.CLUSTERS, cluster)
         done = await Actor(self._client, self._children, subject, link).act(decision.actions)
         failures = [failure.message for failure in done.failures]
         status = cluster_status.status(seen, decision, failures, now())
+        metrics.tell_cluster(*key, status)
         told = cluster_status.happenings(cluster, status, seen, decision)
         await report(self._client, self._recorder, resources.CLUSTERS, cluster, status, told)
         if done.failures:
             raise refused(done.failures)
+        if plan.awaits_clock(seen):
+            return After(1.0)
         # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
         return After(5.0) if plan.deleted(cluster) and plan.obstacle(seen) else Done()
 
@@ -123,7 +129,14 @@ class ClusterController:
             jobs=link.jobs if link else None,
             slurmds=len(_of_component(pods, "slurmd")),
             login_config=self._login_config(cluster),
+            nodes=self._nodes(pods),
+            now=time.time(),
         )
+
+    def _nodes(self, pods: list[Pod]) -> dict[str, Node]:
+        """Those that the controller's pods are on."""
+        named = {pod.spec.node_name for pod in _of_component(pods, CONTROLLER)}
+        return {name: node for name in named if (node := self._world.nodes.get(Key("", name)))}
 
     def _login_config(self, cluster: SlurmCluster) -> str | None:
         found = self._world.config_maps.get(Key(cluster.metadata.namespace, names.login(cluster)))

@@ -68,8 +68,9 @@ class Link:
         secrets: Secrets,
         route: Route,
         may_write: Callable[[], None],
-        changed: Callable[[Change], None],
+        changed: Callable[[Change | None], None],
     ) -> None:
+        """`changed` is called with what changed of the nodes, or with None if only the numbers of jobs did."""
         self.key = key_of(cluster)
         namespace = cluster.metadata.namespace
         self._service = names.controller(cluster)
@@ -122,7 +123,7 @@ class Link:
                 told = JobCounts(running=counts.running, pending=counts.pending)
                 before, self._jobs = self._jobs, (time.monotonic(), told)
                 if before is None or before[1] != told:
-                    self._changed(Change())
+                    self._changed(None)
             await asyncio.sleep(JOBS_EVERY)
 
     async def fresh(self) -> View | None:
@@ -193,7 +194,9 @@ class Link:
 class Links:
     """The links of all clusters."""
 
-    def __init__(self, route: Route, may_write: Callable[[], None], changed: Callable[[Key, Change], None]) -> None:
+    def __init__(
+        self, route: Route, may_write: Callable[[], None], changed: Callable[[Key, Change | None], None]
+    ) -> None:
         self._route = route
         self._may_write = may_write
         self._changed = changed

@@ -62,9 +62,10 @@ class Operator:
     async def _nodeset_pass(self, key: Key) -> Outcome:
         return await self._nodeset.reconcile(key)
 
-    def _slurm_changed(self, cluster: Key, change: Change) -> None:
+    def _slurm_changed(self, cluster: Key, change: Change | None) -> None:
         self._clusters.changed(cluster)
-        if change.names or change.restarted or not change.known:
+        # Also if only that is new that Slurm can be asked: a NodeSet may have waited for that, and have no node yet.
+        if change is not None:
             self.world.tell_nodesets(cluster)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:

@@ -35,10 +35,15 @@ async def report(
     happenings: Iterable[Happening],
 ) -> None:
     """Events first: a crash between the two then tells something twice, instead of never."""
-    for each in happenings:
-        await recorder.tell(resource, item, each.kind, each.reason, each.message)
+    await tell(recorder, resource, item, happenings)
     if status != item.status:
         await _write(client, resource, item, status)
+
+
+async def tell(recorder: Recorder, resource: Resource[Any], item: Any, happenings: Iterable[Happening]) -> None:
+    """Events only."""
+    for each in happenings:
+        await recorder.tell(resource, item, each.kind, each.reason, each.message)
 
 
 async def _write(client: Client, resource: Resource[Any], item: HasMeta, status: msgspec.Struct) -> None:

@@ -23,7 +23,9 @@ ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", core.Anything
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", core.Anything)
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", core.Anything)
 POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", core.Anything)
+BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", core.Anything)
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", core.Anything)
+NODES = Resource("", "v1", "nodes", "Node", core.Node, namespaced=False)
 
 # What belongs to a cluster or a NodeSet. They are watched by our label, so nobody else's take memory.
 CHILDREN: tuple[Resource[Any], ...] = (
@@ -38,6 +40,7 @@ CHILDREN: tuple[Resource[Any], ...] = (
     ROLES,
     BINDINGS,
     POLICIES,
+    BUDGETS,
     SLICES,
 )
-BY_KIND: dict[str, Resource[Any]] = {each.kind: each for each in (*CHILDREN, CLUSTERS, NODESETS)}
+BY_KIND: dict[str, Resource[Any]] = {each.kind: each for each in (*CHILDREN, CLUSTERS, NODESETS, NODES)}

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seltzer.api.core import Anything, ConfigMap, Deployment, Lease, PersistentVolumeClaim, Pod, Secret
-from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, NODESET
+from seltzer.api.core import Anything, ConfigMap, Deployment, Lease, Node, PersistentVolumeClaim, Pod, Secret
+from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.controllers import resources
@@ -34,7 +34,8 @@ class World:
         self._nodeset_changed = nodeset_changed
         self.clusters: Store[SlurmCluster] = Store()
         self.nodesets: Store[NodeSet] = Store({"cluster": lambda item: (str(cluster_key(item)),)})
-        self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset})
+        self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset, "controllers on": _controller_on})
+        self.nodes: Store[Node] = Store()
         self.deployments: Store[Deployment] = Store()
         self.claims: Store[PersistentVolumeClaim] = Store()
         self.config_maps: Store[ConfigMap] = Store({"cluster": _cluster})
@@ -48,6 +49,7 @@ class World:
                 resources.ROLES,
                 resources.BINDINGS,
                 resources.POLICIES,
+                resources.BUDGETS,
                 resources.SLICES,
             )
         }
@@ -55,6 +57,7 @@ class World:
             "SlurmCluster": self.clusters,
             "NodeSet": self.nodesets,
             "Pod": self.pods,
+            "Node": self.nodes,
             "Deployment": self.deployments,
             "PersistentVolumeClaim": self.claims,
             "ConfigMap": self.config_maps,
@@ -66,7 +69,7 @@ class World:
         self._wire()
 
     def _reflector(self, client: Client, resource: Resource[Any]) -> Reflector[Any]:
-        selector = None if resource in (resources.CLUSTERS, resources.NODESETS) else MANAGED
+        selector = None if resource in (resources.CLUSTERS, resources.NODESETS, resources.NODES) else MANAGED
         return Reflector(client, resource, self.stores[resource.kind], selector=selector)
 
     async def run(self) -> None:
@@ -85,8 +88,9 @@ class World:
         self.clusters.watch(self._on_cluster)
         self.nodesets.watch(self._on_nodeset)
         self.leases.watch(self._on_lease)
+        self.nodes.watch(self._on_node)
         for kind, store in self.stores.items():
-            if kind not in ("SlurmCluster", "NodeSet", "Lease"):
+            if kind not in ("SlurmCluster", "NodeSet", "Lease", "Node"):
                 store.watch(self._on_child)
 
     def _on_cluster(self, before: SlurmCluster | None, after: SlurmCluster | None) -> None:
@@ -116,6 +120,15 @@ class World:
         if before and after and _told(before) == _told(after):
             return
         self._on_child(before, after)
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        # It tells that it lives every few seconds; only whether it does matters here.
+        if before and after and before.status == after.status:
+            return
+        item = after or before
+        assert item
+        for pod in self.pods.by("controllers on", item.metadata.name):
+            self._on_child(pod, pod)
 
     def _on_child(self, before: HasMeta | None, after: HasMeta | None) -> None:
         item = after or before
@@ -148,6 +161,11 @@ def _cluster(item: HasMeta) -> Sequence[str]:
     labels = item.metadata.labels
     name = labels.get(CLUSTER)
     return (f"{labels.get(CLUSTER_NAMESPACE, item.metadata.namespace)}/{name}",) if name else ()
+
+
+def _controller_on(pod: Pod) -> Sequence[str]:
+    """The Kubernetes node, of a controller's pod. Of others there are thousands, and nobody asks."""
+    return (pod.spec.node_name,) if pod.metadata.labels.get(COMPONENT) == "slurmctld" else ()
 
 
 def _nodeset(item: HasMeta) -> Sequence[str]:

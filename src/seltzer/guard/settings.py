@@ -38,7 +38,7 @@ class Times:
     tick: float = 0.2  # how often the fence and the configuration are looked at
     probe: float = 0.05  # how often slurmctld is asked whether it is ready
     api: float = 3.0  # for one call of the API server
-    lease: float = 5.0
+    lease: float = 4.0
     announce: float = 10.0  # how often we see whether the EndpointSlice still says so
     blocked: float = 1.0  # how often somebody who can't start looks whether it was mended
     volume: float = 2.0  # how often the free space is looked at
@@ -95,7 +95,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
 
 def _lease(env: Mapping[str, str]) -> float:
     name = "SELTZER_LEASE_DURATION"
-    lease = _seconds(env, name, 5)
+    lease = _seconds(env, name, 4)
     if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
         raise ValueError(
             f"{name} is {lease:g}, but a Lease has to last from {SHORTEST_LEASE} to {LONGEST_LEASE} seconds: "

@@ -75,6 +75,26 @@ class Poke:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """Tell the guards by their Lease whether slurmctld has to stay down. Nothing else of the Lease is ours."""
+
+    namespace: str
+    name: str
+    held: bool
+
+
+@dataclass(frozen=True)
+class RemoveStuckPod:
+    """Remove the object of this very pod without waiting for its node, which is gone, not ready or not heard of."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    state: str
+
+
+@dataclass(frozen=True)
 class SetFinalizer:
     """Add our finalizer to the object that the plan is about, or remove it."""
 
@@ -130,7 +150,7 @@ class DeleteRecords:
 
 
 OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | DeleteRecords
-OnKubernetes = Apply | Create | Delete | CreatePods | DeletePods | Poke | SetFinalizer
+OnKubernetes = Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | SetFinalizer
 Action = OnKubernetes | OnSlurm
 
 

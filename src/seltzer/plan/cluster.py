@@ -6,18 +6,20 @@ Guarantees, whatever the observation:
   a change of the controller's pod: an image that doesn't exist never replaces one that runs.
 - The control plane stays until no slurmd pod of the cluster is left, so that every node can be drained.
 - The volume with the queue is deleted only if the user asked for that.
+- A pod is removed without its node's consent only if it should go, is the controller's, and its node isn't ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from seltzer.api.core import Deployment, Lease, PersistentVolumeClaim, Pod
+from seltzer.api.core import Deployment, Lease, Node, PersistentVolumeClaim, Pod
 from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
+from seltzer.plan import stuck
 from seltzer.plan.actions import (
     Action,
     Apply,
@@ -25,12 +27,14 @@ from seltzer.plan.actions import (
     Delete,
     DeleteRecords,
     DownNodes,
+    Hold,
     Manifest,
     Poke,
     SetFinalizer,
 )
 from seltzer.plan.nodes import MARK, OURS
 from seltzer.plan.removal import Slurm
+from seltzer.plan.told import Told
 
 CONTROLLER, REST, LOGIN = "slurmctld", "slurmrestd", "login"
 
@@ -82,6 +86,9 @@ class Observation:
     slurmds: int
     # What is in the login pods' ConfigMap, by its digest; None: there is none.
     login_config: str | None = None
+    # The Kubernetes nodes on which the controller's pods are, as far as there are such nodes.
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    now: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def decide(seen: Observation) -> Decision:
     trial = _trial(seen)
     present = FINALIZER in seen.cluster.metadata.finalizers
     if deleted(seen.cluster):
-        return Decision(tuple(_end(seen)) if present else (), trial, rolling_out=False)
+        return Decision((*_controllers(seen), *_end(seen)) if present else (), trial, rolling_out=False)
     if not present:
         return Decision((SetFinalizer(True),), trial, rolling_out=False)
     rolling_out = seen.candidate is not None and seen.candidate.digest != seen.active and trial.passed is True
@@ -124,6 +131,7 @@ def decide(seen: Observation) -> Decision:
         actions.append(Apply(seen.candidate.config_map))
     actions += _trials(seen, trial)
     actions += _pokes(seen)
+    actions += _controllers(seen)
     return Decision(tuple(actions), trial, rolling_out)
 
 
@@ -210,6 +218,20 @@ def _pokes(seen: Observation) -> list[Action]:
     ]
 
 
+def _controllers(seen: Observation) -> list[Action]:
+    """Whether slurmctld is held, and pods that stand in its way."""
+    actions: list[Action] = []
+    held = seen.cluster.spec.controller.hold
+    if seen.lease is not None and Told(seen.lease).hold != held:
+        actions.append(Hold(seen.lease.metadata.namespace, seen.lease.metadata.name, held))
+    return [*actions, *stuck.removals(seen.pods.get(CONTROLLER, ()), seen.nodes, seen.lease, seen.now)]
+
+
+def awaits_clock(seen: Observation) -> bool:
+    """Whether something comes to pass that nothing but the clock tells."""
+    return any(stuck.lost(pod, seen.nodes) for pod in seen.pods.get(CONTROLLER, ()))
+
+
 def lingering(seen: Observation) -> list[str]:
     """The nodes that Slurm has records of and that NodeSets have made."""
     known = (seen.slurm.nodes or {}).values()
@@ -218,6 +240,9 @@ def lingering(seen: Observation) -> list[str]:
 
 def obstacle(seen: Observation) -> str:
     """What has to be over before the control plane of a deleted cluster goes."""
+    if seen.slurm.nodes is None and not seen.slurm.gone and seen.cluster.spec.controller.hold:
+        name = seen.cluster.metadata.name
+        return f"slurmctld is held, so its nodes can't be drained; run 'seltzer debug {name} --release'"
     if seen.slurmds:
         return f"{seen.slurmds} nodes are drained and removed first"
     if seen.slurm.nodes is None and not seen.slurm.gone:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 
 from seltzer.api.common import NodeCounts
-from seltzer.api.labels import CONFIG, MESSAGE, PHASE
+from seltzer.api.labels import CONFIG, MESSAGE
 from seltzer.api.labels import SLURM_VERSION as VERSION
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
-from seltzer.plan import conditions
+from seltzer.plan import conditions, controller_events, controller_status, stuck
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
-from seltzer.plan.actions import Happening
+from seltzer.plan.actions import Happening, RemoveStuckPod
 from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Decision, Observation, deleted, obstacle
 from seltzer.plan.conditions import Finding
 
@@ -24,7 +24,9 @@ def status(seen: Observation, decision: Decision, failures: Sequence[str], now: 
     controller, rest, login = _controller(seen), _rest(seen), _login(seen)
     config = _config(seen, decision)
     parts = (controller, rest, login, config)
-    findings = [_ready(seen, parts), *parts, _reconciled(failures)]
+    standby = controller_status.standing_by(seen)
+    findings = [_ready(seen, parts), *parts, controller_status.state_safe(seen), _reconciled(failures)]
+    findings += [standby] if standby else []
     lease = seen.lease
     told = lease.metadata.annotations if lease else {}
     failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time
@@ -36,6 +38,10 @@ def status(seen: Observation, decision: Decision, failures: Sequence[str], now: 
         nodes=slurm_nodes.count(nodes.values()) if nodes is not None else NodeCounts(),
         jobs=seen.jobs or JobCounts(),
         last_failover_time=lease.spec.acquire_time if lease and failed_over else msgspec.UNSET,  # type: ignore[arg-type]
+        controller=controller_status.controller(seen),
+        volume=controller_status.volume(seen),
+        crash=controller_status.crash(seen),
+        recovered=controller_status.recovered(seen),
     )
 
 
@@ -58,16 +64,8 @@ def _ready(seen: Observation, parts: Sequence[Finding]) -> Finding:
 
 
 def _controller(seen: Observation) -> Finding:
-    def no(reason: str, message: str) -> Finding:
-        return Finding("ControllerReady", "False", reason, message)
-
-    told = seen.lease.metadata.annotations if seen.lease else {}
-    held = bool(seen.lease and seen.lease.spec.holder_identity)
-    if held and told.get(PHASE) in ("crashed", "blocked"):
-        return no(told[PHASE].capitalize(), f"slurmctld: {told.get(MESSAGE) or 'no reason given'}; see 'seltzer logs'")
-    if _ready_count(seen, CONTROLLER):
-        version = told.get(VERSION, "")
-        return Finding("ControllerReady", "True", "Running", f"slurmctld {version}".strip() + " answers")
+    if told := controller_status.in_charge(seen):
+        return told
     found = kube_pods.first_trouble(seen.pods.get(CONTROLLER, ()))
     if found and seen.claim is not None and seen.claim.status.phase == "Pending":
         asked = seen.cluster.spec.controller.storage.class_name
@@ -75,7 +73,8 @@ def _controller(seen: Observation) -> Finding:
         words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
         # The class of a claim can't change, and a cluster that never ran loses nothing when it is made anew.
         advice = f"if there is no {which}, add it, or delete the cluster and create it with"
-        return no("VolumePending", f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className")
+        words = f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className"
+        return Finding("ControllerReady", "False", "VolumePending", words)
     return _not_ready(seen, "ControllerReady", CONTROLLER)
 
 
@@ -145,17 +144,23 @@ def happenings(
             told.append(Happening("Normal", "Restarting", words))
         else:
             told.append(Happening("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
-    was = before.status.last_failover_time
-    now = after.last_failover_time
-    if now is not msgspec.UNSET and now != was:
-        holder = seen.lease.spec.holder_identity if seen.lease else ""
-        told.append(Happening("Normal", "FailedOver", f"{holder} has taken over as the controller"))
+    told += controller_events.happenings(before, after)
     for condition in after.conditions:
         old = conditions.find(before.status.conditions, condition.type)
         if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
             continue
-        if condition.status == "False" and condition.reason not in ("Starting", "Deleting"):
+        if condition.status == "False" and condition.reason not in _quiet(after):
             told.append(Happening("Warning", condition.reason, condition.message))
         elif condition.type == "Ready" and condition.status == "True" and old and old.status != "True":
             told.append(Happening("Normal", "Ready", condition.message))
     return list(dict.fromkeys(told))
+
+
+def _quiet(after: SlurmClusterStatus) -> tuple[str, ...]:
+    """The reasons that are part of every life, or are told elsewhere with more."""
+    return ("Starting", "Deleting", "Held", *(["Crashed"] if after.crash else []))
+
+
+def announcements(decision: Decision) -> list[Happening]:
+    """What has to be told before it is done: afterwards nothing would be left that tells of it."""
+    return [stuck.told(action) for action in decision.actions if isinstance(action, RemoveStuckPod)]

@@ -1,0 +1,104 @@
+"""`seltzer debug`: slurmctld held down, with what it takes to find out why it crashed."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.api.status import Crash
+from seltzer.cli import controller, kube, kubectl, show
+from seltzer.cli.controller import Seen
+from seltzer.cli.kube import Place
+from seltzer.cli.options import Context, Namespace, Timeout
+from seltzer.controllers import resources
+from seltzer.kube.client import Client
+from seltzer.progress import Progress
+
+_STATE = "/run/slurmctld-state"
+_CORES = "/run/cores"
+
+
+def debug(
+    name: Annotated[str, Parameter(help="The cluster.")],
+    /,
+    *,
+    release: Annotated[bool, Parameter(negative="", help="Let slurmctld run again.")] = False,
+    no_shell: Annotated[bool, Parameter(negative="", help="Open no shell, also on a terminal.")] = False,
+    timeout: Timeout = 120.0,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
+    """Hold slurmctld down for debugging, and open a shell in its container, where cores, logs and gdb are.
+
+    Running jobs go on, nobody can submit, and no other pod takes over until `seltzer debug NAME --release`. The same as
+    spec.controller.hold.
+    """
+    place = kube.locate(namespace, context)
+    cluster, seen = kube.talk(place, lambda client: _turn(client, place, name, not release, timeout))
+    if release:
+        print(f"{name} goes on: slurmctld runs in {seen.where(seen.told.holder)}")
+        return
+    for line in told(cluster, seen, datetime.now(UTC)):
+        print(line)
+    if not no_shell and sys.stdin.isatty() and sys.stdout.isatty():
+        kubectl.enter(place, f"pod/{seen.told.holder}", "slurmctld", ["bash"])
+
+
+async def _turn(client: Client, place: Place, name: str, hold: bool, timeout: float) -> tuple[SlurmCluster, Seen]:
+    """Hold it or let it go, and wait until that is so."""
+    cluster = await kube.cluster(client, place, name)
+    patch = {"spec": {"controller": {"hold": hold}}}
+    if cluster.spec.controller.hold != hold:
+        cluster = await client.patch(resources.CLUSTERS, name, place.namespace, patch=patch)
+    seen = await controller.look(client, place.namespace, name)
+
+    async def turned() -> str:
+        nonlocal seen
+        seen = await controller.look(client, place.namespace, name)
+        return awaited(seen, hold)
+
+    what = f"{'hold' if hold else 'release'} slurmctld of {name}"
+    with Progress() as progress, progress.step(what):
+        failed = f"{name} isn't {'held' if hold else 'running'} (see 'seltzer status {name}')"
+        await kube.until(turned, timeout, progress.note, failed)
+    return await kube.cluster(client, place, name), seen
+
+
+def awaited(seen: Seen, hold: bool) -> str:
+    """What is still to come; empty when slurmctld is held, or runs."""
+    told = seen.told
+    if told.hold != hold:
+        return "the operator hasn't passed it on to the guard yet; see 'seltzer version' if it stays so"
+    if not told.holder:
+        return "nobody is the controller right now; waiting for a pod"
+    if told.phase == ("held" if hold else "running"):
+        return ""
+    return f"{seen.where(told.holder)} is {told.phase or 'silent'}" + (f": {told.message}" if told.message else "")
+
+
+def told(cluster: SlurmCluster, seen: Seen, now: datetime) -> list[str]:
+    """Where everything is, for who has just got a shell."""
+    name, crash = cluster.metadata.name, seen.told.crash or cluster.status.crash or None
+    core = crash.core if crash and crash.core else ""
+    binary = f"gdb slurmctld {core}" if core else "gdb --args slurmctld -D -f /etc/slurm/slurm.conf"
+    rows = [
+        ("held", f"slurmctld is down in {seen.where(seen.told.holder)}; jobs that run go on, nobody can submit"),
+        *(_crash(crash, now) if crash else [("crash", "none is known")]),
+        ("core", core or f"none; they would be in {_CORES}"),
+        ("gdb", binary),
+        ("logs", f"{_STATE}/slurmctld.log; 'seltzer logs {name}' has the guard's"),
+        ("state", f"{_STATE}; all epochs are in /var/spool/slurmctld"),
+        ("go on", f"end what you started, then 'seltzer debug {name} --release'"),
+    ]
+    return [f"{key:<6} {value}" for key, value in rows]
+
+
+def _crash(crash: Crash, now: datetime) -> list[tuple[str, str]]:
+    rows = [("crash", f"{show.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}")]
+    rows += [("said" if not at else "", line) for at, line in enumerate(crash.lines.splitlines()[-5:])]
+    rows += [("in" if not at else "", line) for at, line in enumerate(crash.backtrace.splitlines()[:10])]
+    return rows

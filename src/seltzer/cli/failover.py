@@ -1,0 +1,102 @@
+"""`seltzer failover`: move slurmctld to another pod, on purpose and cleanly."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.cli import controller, kube, show
+from seltzer.cli.controller import Seen
+from seltzer.cli.options import Context, Namespace, Output, OutputFlag, Timeout
+from seltzer.controllers import resources
+from seltzer.errors import SeltzerError
+from seltzer.kube.client import Client
+from seltzer.plan import pods as kube_pods
+from seltzer.progress import Progress
+
+_POLL = 0.1
+
+
+def failover(
+    name: Annotated[str, Parameter(help="The cluster.")],
+    /,
+    *,
+    timeout: Timeout = 180.0,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: OutputFlag = Output.text,
+) -> None:
+    """Move slurmctld to another pod, and wait until it runs there. It saves its state first, so no job is lost.
+
+    Running jobs go on. With a standby (spec.controller.standby) that one takes over, otherwise a new pod.
+    """
+    place = kube.locate(namespace, context)
+
+    async def move(client: Client) -> tuple[Seen, Seen, float]:
+        cluster = await kube.cluster(client, place, name)
+        before = await controller.look(client, place.namespace, name)
+        if why := obstacle(cluster, before):
+            raise SeltzerError(why)
+        if cluster.spec.controller.standby and not standbys(before):
+            print("note: no standby is ready, so a new pod has to start first", file=sys.stderr)
+        pod = before.active
+        assert pod
+        started = time.monotonic()
+        await client.delete(resources.PODS, pod.metadata.name, place.namespace, uid=pod.metadata.uid)
+        after = before
+
+        async def moved() -> str:
+            nonlocal after
+            after = await controller.look(client, place.namespace, name)
+            return awaited(before.told.holder, after)
+
+        advice = f"{name} hasn't failed over (see 'seltzer status {name}' and 'seltzer logs {name}')"
+        with Progress() as progress, progress.step(f"move slurmctld from {before.where(before.told.holder)}"):
+            await kube.until(moved, timeout, progress.note, advice, poll=_POLL)
+        return before, after, time.monotonic() - started
+
+    before, after, took = kube.talk(place, move)
+    old, new = before.told.holder, after.told.holder
+    if output is Output.text:
+        print(f"{name}: {before.where(old)} -> {after.where(new)} in {took:.1f} s")
+        return
+    sides = {"from": {"pod": old, "node": before.node(old)}, "to": {"pod": new, "node": after.node(new)}}
+    show.data({"cluster": name, **sides, "seconds": round(took, 2)}, output)
+
+
+def obstacle(cluster: SlurmCluster, seen: Seen) -> str:
+    """Why it can't be moved now, and what to do; empty where it can."""
+    name, told, pod = cluster.metadata.name, seen.told, seen.active
+    if cluster.metadata.deletion_timestamp:
+        return f"{name} is being deleted; see 'seltzer status {name}'"
+    if cluster.spec.controller.hold or told.phase == "held":
+        return f"{name} is held for debugging; release it first with 'seltzer debug {name} --release'"
+    if not told.holder:
+        return f"nobody is the controller of {name} right now; see 'seltzer status {name}'"
+    if pod is None or kube_pods.deleting(pod) or told.phase == "stopping":
+        return f"{name} is already failing over from {told.holder}; watch it with 'seltzer events {name} -f'"
+    if told.phase == "starting":
+        return f"slurmctld of {name} is just starting on {told.holder}; wait until 'seltzer status {name}' has it ready"
+    return ""
+
+
+def standbys(seen: Seen) -> list[str]:
+    return [name for name, pod in seen.pods.items() if name != seen.told.holder and kube_pods.ready(pod)]
+
+
+def awaited(old: str, seen: Seen) -> str:
+    """What is still to come; empty when another one runs slurmctld."""
+    told = seen.told
+    if told.holder == old:
+        return f"{old} writes its state and ends"
+    if not told.holder:
+        coming = [name for name, pod in seen.pods.items() if not kube_pods.deleting(pod)]
+        found = kube_pods.first_trouble(pod for pod in seen.pods.values())
+        return found.message if found else f"waiting for {', '.join(sorted(coming)) or 'a new pod'}"
+    if told.phase != "running":
+        return f"{seen.where(told.holder)} is {told.phase}" + (f": {told.message}" if told.message else "")
+    return ""

@@ -1,0 +1,108 @@
+"""The controller's part of a cluster's tree: who is in charge, its volume, its last crash, jobs that it found again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import UNSET, to_builtins
+from rich.text import Text
+from rich.tree import Tree
+
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.api.status import Crash, RecoveredJob
+from seltzer.cli import show
+from seltzer.plan.controller_events import by_outcome
+from seltzer.plan.controller_status import size
+
+# For this long somebody may still wonder about it.
+RECENT = timedelta(hours=24)
+_MOST_JOBS = 12
+_LINES, _FRAMES = 3, 5
+
+_OUTCOMES = {
+    "put-back": "back in the queue",
+    "held": "held, since nobody can know whether they ran",
+    "kept": "couldn't be put back; script and environment are in lost/ on the state volume",
+    "ran": "had ended; nothing to do",
+    "cancelled": "had been cancelled; nothing to do",
+}
+
+
+def add_details(branch: Tree, cluster: SlurmCluster, now: datetime) -> None:
+    """Below the controller's line."""
+    status, rows = cluster.status, list[tuple[Text, Text]]()
+    told = status.controller or None
+    if told and told.pod:
+        epoch = f", epoch {told.epoch}" if told.epoch else ""
+        role = "active" if told.phase else "was"
+        rows.append((Text(role), Text(f"{_where(told.pod, told.node)}{epoch}")))
+        rows += [(Text("standby"), Text(_where(each.pod, each.node))) for each in told.standbys]
+    if cluster.spec.controller.hold:
+        words = f"spec.controller.hold is true; 'seltzer debug {cluster.metadata.name} --release' lets it go"
+        rows.append((Text("hold"), Text(words, "yellow")))
+    if volume := status.volume or None:
+        style = "red" if volume.low else ""
+        rows.append((Text("volume"), Text(f"{size(volume.free)} of {size(volume.size)} free", style)))
+    for row in show.aligned(rows) if rows else ():
+        branch.add(row)
+    if (crash := status.crash or None) and is_recent(crash.time, now):
+        _add_crash(branch, crash, now)
+
+
+def _where(pod: str, node: str) -> str:
+    return f"{pod} on {node}" if node else pod
+
+
+def _add_crash(branch: Tree, crash: Crash, now: datetime) -> None:
+    words = f"{show.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}"
+    top = branch.add(Text.assemble(("crash", "yellow"), f"  {words}" + (f", core {crash.core}" if crash.core else "")))
+    for line in crash.lines.splitlines()[-_LINES:]:
+        top.add(Text(line))
+    for frame in crash.backtrace.splitlines()[:_FRAMES]:
+        top.add(Text(frame, "dim"))
+
+
+def add_recovered(top: Tree, cluster: SlurmCluster, now: datetime) -> None:
+    """Jobs that were found again, with what to do about those that wait for a person."""
+    found = cluster.status.recovered or None
+    if found is None or not is_recent(found.time, now):
+        return
+    when = f"  after a crash {show.age(found.time, now)} ago"
+    more = f", {found.more} more are in slurmctld's log" if found.more else ""
+    branch = top.add(Text.assemble(("recovered jobs", "bold"), when + more))
+    for outcome, ids in by_outcome(found).items():
+        if outcome == "held":
+            held = [job for job in found.jobs if job.outcome == outcome]
+            for job in held[:_MOST_JOBS]:
+                branch.add(_held(job, cluster.metadata.name))
+            if len(held) > _MOST_JOBS:
+                branch.add(Text(f"held  {len(held) - _MOST_JOBS} more; -o json names them all", "yellow"))
+        else:
+            rest = f" and {len(ids) - _MOST_JOBS} more" if len(ids) > _MOST_JOBS else ""
+            branch.add(Text(f"{outcome}  {', '.join(ids[:_MOST_JOBS])}{rest}: {_OUTCOMES.get(outcome, outcome)}"))
+
+
+def _held(job: RecoveredJob, cluster: str) -> Text:
+    why = job.why or _OUTCOMES["held"]
+    choices = f"'seltzer scontrol --user root {cluster} release {job.id}' runs it, "
+    choices += f"'seltzer scancel --user root {cluster} {job.id}' drops it"
+    user = f" (user {job.user})" if job.user else ""
+    return Text.assemble(("held", "yellow"), f"  {job.id}{user}: {why.rstrip('.')}; {choices}")
+
+
+def is_recent(time: str, now: datetime) -> bool:
+    when = show.parse(time)
+    return when is not None and now - when <= RECENT
+
+
+def as_data(cluster: SlurmCluster) -> dict[str, object]:
+    """The same for programs, however old."""
+    status = cluster.status
+    parts: dict[str, object] = {
+        "controller": status.controller,
+        "volume": status.volume,
+        "crash": status.crash,
+        "recovered": status.recovered,
+    }
+    told = {name: None if part is UNSET else to_builtins(part) for name, part in parts.items()}
+    return {"hold": cluster.spec.controller.hold, "wantedStandbys": cluster.spec.controller.standby, **told}

@@ -1,0 +1,141 @@
+"""`python -m tests.faults.campaign`: run the campaign, or parts of it, and write the results and the page."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.harness import Sandbox, seltzer, succeed
+
+from . import page, results
+from .repeat import Book, Outcome, Row
+from .rig import Rig
+from .table import FAULTS, Fault
+
+
+def main() -> int:
+    asked = _arguments()
+    if asked.list:
+        for fault in FAULTS:
+            print(f"{fault.name}{'' if _possible(fault) else '   (needs controller.standby)'}")
+        return 0
+    if asked.page:
+        page.write(results.read())
+        print(f"wrote {page.PAGE.relative_to(results.ROOT)}")
+        return 0
+    chosen = _chosen(asked.rows)
+    seed = asked.seed if asked.seed is not None else secrets.randbelow(1 << 32)
+    print(f"seed {seed}: the same faults come again with --seed {seed}", flush=True)
+    return _run(asked, chosen, seed)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make faults", description="Break a real cluster, and measure what it costs.")
+    parser.add_argument("--rows", help="which faults, by parts of their names, separated by semicolons; all without")
+    parser.add_argument("--repeats", type=int, default=10, help="how often each (10)")
+    parser.add_argument("--in-flight", type=int, default=200, help="how many jobs run or wait (200)")
+    parser.add_argument("--seed", type=int, help="of what is left to chance; it is printed")
+    parser.add_argument("--sandbox", default="faults", help="the sandbox's name (faults)")
+    parser.add_argument("--budget", type=float, help="begin no repeat after so many minutes")
+    parser.add_argument("--keep", action="store_true", help="leave the sandbox up, and use the one that is")
+    parser.add_argument("--list", action="store_true", help="show the faults, and end")
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md from build/faults.json, and end")
+    return parser.parse_args()
+
+
+def _chosen(words: str | None) -> list[Fault]:
+    wanted = [word.strip() for word in (words or "").split(";") if word.strip()]
+    exact = {fault.name for fault in FAULTS} & set(wanted)
+    found = [
+        fault
+        for fault in FAULTS
+        if not wanted or fault.name in exact or any(word in fault.name for word in wanted if word not in exact)
+    ]
+    if not found:
+        sys.exit(f"no fault is called {words!r}; --list shows them all")
+    return found
+
+
+def _possible(fault: Fault) -> bool:
+    return not fault.standby or Rig.knows_standby()
+
+
+def _run(asked: argparse.Namespace, chosen: Sequence[Fault], seed: int) -> int:
+    end = time.monotonic() + asked.budget * 60 if asked.budget else float("inf")
+    if not asked.keep:
+        seltzer("sandbox", "down", "--name", asked.sandbox)
+    succeed("sandbox", "up", "--name", asked.sandbox, "--nodes", "3")
+    sandbox = Sandbox(asked.sandbox)
+    rig = Rig(sandbox, asked.in_flight)
+    wrong = 0
+    try:
+        sandbox.seltzer("install")
+        rig.settle_operator()
+        rig.create()
+        print("the cluster is up", flush=True)
+        book = Book()
+        for fault in chosen:
+            if not _possible(fault):
+                print(f"skipped: {fault.name} (there is no controller.standby yet)", flush=True)
+            elif time.monotonic() < end:
+                wrong += _row(rig, book, fault, asked, seed, end)
+    finally:
+        rig.end()
+        if not asked.keep:
+            succeed("sandbox", "down", "--name", asked.sandbox)
+    page.write(results.read())
+    print(f"{results.RESULTS.relative_to(results.ROOT)} and {page.PAGE.relative_to(results.ROOT)} are written")
+    return 1 if wrong else 0
+
+
+def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: int, end: float) -> bool:
+    """All repeats of a fault; whether something wasn't as expected. The results are written after each repeat."""
+    row = Row(rig, book, fault, seed, results.EVIDENCE)
+    outcomes: list[Outcome] = []
+    about = {"seed": seed, "in_flight": asked.in_flight, "when": time.strftime("%Y-%m-%d"), "machine": page.machine()}
+    print(fault.name, flush=True)
+    found: results.Row = {}
+    for number in range(asked.repeats):
+        if time.monotonic() > end:
+            break
+        # Once in every row nobody is there who could help.
+        one = row.repeat(number, operator=number != 1)
+        outcomes.append(one)
+        print(_line(number, fault.name, one), flush=True)
+        if number == asked.repeats - 1:
+            row.drain(one)
+        found = results.row(fault, outcomes, about)
+        results.write(results.merged(results.read(), [found]))
+    complaints = results.complaints(found) if found else []
+    for complaint in complaints:
+        print(f"  ! {complaint}", flush=True)
+    return bool(complaints)
+
+
+def _line(number: int, name: str, one: Outcome) -> str:
+    if one.answer_s is None or one.job_s is None:
+        return f"  {number}: {one.failure.splitlines()[0] if one.failure else 'no answer'}"
+    told = [
+        f"{len(jobs)} {what}"
+        for what, jobs in (
+            ("lost", one.lost),
+            ("twice", one.twice),
+            ("killed", one.killed),
+            ("held", one.held),
+            ("ghosts", one.ghosts),
+            ("drained", one.drained),
+        )
+        if jobs
+    ]
+    extra = [*told, *([one.did] if one.did != name else []), *([] if one.operator else ["without the operator"])]
+    extra += [one.failure] if one.failure else []
+    return f"  {number}: answers after {one.answer_s:.2f} s, a job runs after {one.job_s:.2f} s" + "".join(
+        f", {each}" for each in extra
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

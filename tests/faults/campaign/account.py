@@ -1,0 +1,159 @@
+"""What became of every job that was acknowledged. Pure: ledger, evidence and queue in, fates out.
+
+A job is known by its key, which is its name in Slurm: an ID could be given away twice, and a key can't. The ledger has
+what `sbatch` acknowledged; the evidence is what the jobs themselves wrote when they started and ended, on a volume that
+no fault touches; the queue is what slurmctld says afterwards.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+_ALIVE = frozenset({"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD"})
+_TELLING = 10.0  # how long a busy node may take to tell slurmctld that a job has ended
+_HELD = frozenset({"JobHeldAdmin", "JobHeldUser", "launch_failed_requeued_held"})
+
+
+class Fate(enum.Enum):
+    """What became of a job, as far as can be told now."""
+
+    QUEUED = "in the queue"
+    RAN = "has run to its end"
+    HELD = "held in the queue for a person"
+    KILLED = "started, and was killed on the way"
+    KEPT = "named, with its script on the state volume"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Ack:
+    """A submission that sbatch said yes to: when it was begun, when it was answered, and with which ID."""
+
+    key: str
+    job: str
+    begun: float
+    answered: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A line that a job wrote when it started or ended; `restarts` is how often Slurm says that it put it back."""
+
+    time: float
+    what: str
+    key: str
+    job: str
+    restarts: int
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A job as squeue shows it, those that have ended included."""
+
+    key: str
+    job: str
+    state: str
+    reason: str
+    since: float = 0.0
+    """When it was started, as far as slurmctld knows."""
+
+    @property
+    def alive(self) -> bool:
+        return self.state in _ALIVE
+
+    @property
+    def held(self) -> bool:
+        return self.alive and (self.reason in _HELD or self.state == "REQUEUE_HOLD")
+
+
+def read_runs(text: str) -> list[Run]:
+    """The lines of the jobs; a line that is still being written is left for the next time."""
+    runs = []
+    for line in text.splitlines(keepends=True):
+        words = line.split()
+        if line.endswith("\n") and len(words) == 5 and words[1] in ("start", "end"):
+            runs.append(Run(float(words[0]), words[1], words[2], words[3], int(words[4])))
+    return runs
+
+
+def read_queue(text: str) -> dict[str, Queued]:
+    """What `squeue --states=all --format=%i|%j|%T|%r|%S` prints, by key. Of two with one key the living one counts."""
+    found: dict[str, Queued] = {}
+    for line in text.splitlines():
+        job, key, state, reason, since = [*line.split("|"), "", "", "", ""][:5]
+        one = Queued(key, job, state, reason, _seconds(since))
+        if key not in found or one.alive:
+            found[key] = one
+    return found
+
+
+def _seconds(said: str) -> float:
+    """A time as Slurm prints it in a pod, which is in UTC; N/A is 0."""
+    try:
+        return datetime.fromisoformat(f"{said}+00:00").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def fates(
+    acks: Iterable[Ack], runs: Sequence[Run], queue: Mapping[str, Queued], named: Mapping[str, str]
+) -> dict[str, Fate]:
+    """The fate of each acknowledged job; `named` has the outcomes that the guard told, by the jobs' IDs."""
+    started = {run.key for run in runs if run.what == "start"}
+    ended = {run.key for run in runs if run.what == "end"}
+    return {ack.key: _fate(ack, queue.get(ack.key), ack.key in started, ack.key in ended, named) for ack in acks}
+
+
+def _fate(ack: Ack, queued: Queued | None, started: bool, ended: bool, named: Mapping[str, str]) -> Fate:
+    if queued and queued.held:
+        return Fate.HELD
+    # One that has ended and waits again is on its way to run twice; one that has ended and "runs" is a ghost.
+    if queued and queued.alive and not (ended and queued.state != "PENDING"):
+        return Fate.QUEUED
+    if ended:
+        return Fate.RAN
+    if started:
+        return Fate.KILLED
+    # Its record may have been purged since, but somebody was told of it.
+    return {"kept": Fate.KEPT, "held": Fate.HELD}.get(named.get(ack.job, ""), Fate.LOST)
+
+
+def ghosts(runs: Iterable[Run], queue: Mapping[str, Queued], now: float) -> list[Queued]:
+    """The jobs that run for slurmctld only: they ended a while ago, or never began, and keep CPUs that nobody uses."""
+    last = {run.key: run for run in sorted(runs, key=lambda run: run.time)}
+    running = [one for one in queue.values() if one.state == "RUNNING" and 0 < one.since < now - _TELLING]
+    return [one for one in running if one.key not in last or _ended(last[one.key], now)]
+
+
+def _ended(run: Run, now: float) -> bool:
+    return run.what == "end" and run.time < now - _TELLING
+
+
+def twice(runs: Iterable[Run]) -> set[str]:
+    """The jobs that were run twice.
+
+    A second start counts, under the same ID or another, unless Slurm itself put the job back after a fault had killed
+    it: then the run before has no end, and the job's restart count has grown.
+    """
+    lives: dict[str, list[Run]] = {}
+    ends: set[tuple[str, str, int]] = set()
+    for run in sorted(runs, key=lambda run: run.time):
+        if run.what == "start":
+            lives.setdefault(run.key, []).append(run)
+        else:
+            ends.add((run.key, run.job, run.restarts))
+
+    def doubled(before: Run, after: Run) -> bool:
+        ended = (before.key, before.job, before.restarts) in ends
+        return ended or before.job != after.job or after.restarts <= before.restarts
+
+    return {key for key, starts in lives.items() if any(doubled(*pair) for pair in pairwise(starts))}
+
+
+def requeued(runs: Iterable[Run]) -> set[str]:
+    """The jobs that Slurm started again after it had put them back."""
+    return {run.key for run in runs if run.what == "start" and run.restarts > 0}

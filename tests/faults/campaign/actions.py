@@ -1,0 +1,143 @@
+"""What can be done to a cluster, in small pieces: each is done to the scene as it was before the fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.harness import until
+
+from seltzer.sandbox import commands
+
+from . import processes
+from .rig import SYSTEM, Rig, Target
+
+_FILLER = "filler"
+_CHUNK = bytes(1 << 20)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where a fault happens: the cluster, who led when it began, and a name for what is submitted."""
+
+    rig: Rig
+    target: Target
+    name: str
+    chance: random.Random
+
+
+Action = Callable[[Scene], None]
+
+
+def signal_slurmctld(number: signal.Signals) -> Action:
+    """As the kernel does when memory is short (SIGKILL), as a bug does (SIGSEGV), as a person does (SIGTERM)."""
+    return lambda scene: scene.target.slurmctld.signal(number)
+
+
+def kill_container(scene: Scene) -> None:
+    """With the first process of a container the kernel ends all others."""
+    scene.target.guard.signal(signal.SIGKILL)
+
+
+def delete_pod(*options: str) -> Action:
+    return lambda scene: _kubectl(scene, "delete", "pod", scene.target.pod, "--wait=false", *options)
+
+
+def node(fault: str) -> Action:
+    """kill, cut, freeze or heal the node on which slurmctld led."""
+    return lambda scene: commands.node_fault(scene.rig.sandbox.name, fault, scene.target.node)
+
+
+def stop_api_server(scene: Scene) -> None:
+    record = scene.rig.machine.registry.get("kube-apiserver")
+    assert record, "the API server isn't running"
+    record.kill()
+
+
+def start_api_server(scene: Scene) -> None:
+    scene.rig.machine.start_api_server()
+    scene.rig.machine.wait_for_api_server()
+
+
+def kill_operator(scene: Scene) -> None:
+    """All of its pods at once: nobody takes over."""
+    for pod in scene.rig.operators():
+        for process in processes.of_pod(pod["metadata"]["uid"]):
+            if "operator" in process.words:
+                process.signal(signal.SIGKILL)
+
+
+def remove_operator(scene: Scene) -> None:
+    _scale_operator(scene, 0)
+    until("the operator is gone", lambda: not scene.rig.operators())
+
+
+def restore_operator(scene: Scene) -> None:
+    _scale_operator(scene, 2)
+
+
+def kill_rest(scene: Scene) -> None:
+    for pod in scene.rig.component("slurmrestd"):
+        for process in processes.named(pod["metadata"]["uid"], "slurmrestd"):
+            process.signal(signal.SIGKILL)
+
+
+def new_rest(scene: Scene) -> None:
+    """A pod whose back-off begins anew."""
+    for pod in scene.rig.component("slurmrestd"):
+        _kubectl(scene, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0")
+
+
+def new_controller(scene: Scene) -> None:
+    """A pod whose guard has seen no crash and whose container has none behind it: no back-off is left for the next."""
+    pods = scene.rig.component("slurmctld")
+    for pod in pods:
+        _kubectl(scene, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    old = {pod["metadata"]["uid"] for pod in pods}
+    until("they are gone", lambda: not old & {pod["metadata"]["uid"] for pod in scene.rig.component("slurmctld")})
+
+
+def fill_volume(scene: Scene) -> None:
+    """Take all that is free on slurmctld's volume, as a neighbour on a shared file system would."""
+    file = os.open(scene.rig.state() / _FILLER, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    chunk = _CHUNK
+    try:
+        while chunk:
+            try:
+                os.write(file, chunk)
+            except OSError:
+                chunk = chunk[: len(chunk) // 2]
+    finally:
+        os.close(file)
+
+
+def empty_volume(scene: Scene) -> None:
+    (scene.rig.state() / _FILLER).unlink(missing_ok=True)
+
+
+def configure(text: str | None) -> Action:
+    """What a person writes into spec.config; None takes it away again."""
+    patch = json.dumps({"spec": {"config": {"slurm.conf": text}}})
+    return lambda scene: _kubectl(
+        scene, "patch", "slurmcluster", scene.rig.cluster.name, "--type=merge", f"--patch={patch}"
+    )
+
+
+def submit(count: int) -> Action:
+    def burst(scene: Scene) -> None:
+        scene.rig.load.burst(scene.name, count)
+
+    return burst
+
+
+def _kubectl(scene: Scene, *words: str) -> None:
+    scene.rig.cluster.kubectl(*words)
+
+
+def _scale_operator(scene: Scene, replicas: int) -> None:
+    words = ("scale", "deployment/seltzer-operator", "--namespace", SYSTEM, f"--replicas={replicas}")
+    scene.rig.sandbox.kubectl(*words)

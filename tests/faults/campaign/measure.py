@@ -1,0 +1,76 @@
+"""How long a fault was felt. Pure: what was asked and answered in, seconds out."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .account import Ack, Run
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One question to slurmctld from a login pod, and whether it was answered."""
+
+    begun: float
+    ended: float
+    answered: bool
+
+
+@dataclass(frozen=True)
+class Outage:
+    """When slurmctld was last asked in vain; None if it never was."""
+
+    last: float | None
+    over: float | None
+    """When it answered for the first time after that; None if it hasn't yet."""
+
+
+def outage(asks: Iterable[Ask], fault: float) -> Outage:
+    """What was felt of a fault. A slurmctld that answers in between, on its way down, isn't back yet."""
+    after = sorted((ask for ask in asks if ask.begun >= fault), key=lambda ask: ask.begun)
+    failed = [ask.begun for ask in after if not ask.answered]
+    last = max(failed, default=None)
+    good = [ask.ended for ask in after if ask.answered and (last is None or ask.begun > last)]
+    return Outage(last, min(good, default=None))
+
+
+def answer_seconds(asks: Iterable[Ask], fault: float) -> float | None:
+    """From the fault until slurmctld answers and goes on answering; None if it doesn't yet.
+
+    It is never 0: where nothing is felt it is how long one question takes.
+    """
+    over = outage(asks, fault).over
+    return None if over is None else over - fault
+
+
+def unanswered(asks: Iterable[Ask], fault: float) -> int:
+    """How many questions went unanswered."""
+    return sum(not ask.answered for ask in asks if ask.begun >= fault)
+
+
+def job_seconds(asks: Iterable[Ask], acks: Iterable[Ack], runs: Iterable[Run], fault: float) -> float | None:
+    """From the fault until a job runs that was submitted after it, once slurmctld is back; None if none has yet."""
+    felt = outage(asks, fault)
+    since = fault if felt.last is None else felt.last
+    new = {ack.key for ack in acks if ack.begun >= fault}
+    starts = [run.time for run in runs if run.what == "start" and run.key in new and run.time >= since]
+    return min(starts) - fault if starts else None
+
+
+def slowest_start(acks: Iterable[Ack], runs: Iterable[Run], since: float) -> float:
+    """The longest that a job waited from its submission until it ran, of those submitted since then that ran."""
+    begun = {ack.key: ack.begun for ack in acks if ack.begun >= since}
+    starts: dict[str, float] = {}
+    for run in runs:
+        if run.what == "start" and run.key in begun:
+            starts.setdefault(run.key, run.time)
+    return max((time - begun[key] for key, time in starts.items()), default=0.0)
+
+
+def summary(seconds: Sequence[float]) -> dict[str, float | None]:
+    """Median and worst, to a hundredth of a second."""
+    if not seconds:
+        return {"median": None, "worst": None}
+    return {"median": round(statistics.median(seconds), 2), "worst": round(max(seconds), 2)}

@@ -1,0 +1,135 @@
+"""docs/faults.md and its plot, written from the results."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import plot
+from .results import ROOT
+
+PAGE = ROOT / "docs" / "faults.md"
+PLOT = ROOT / "docs" / "faults.svg"
+
+_HEAD = """\
+# What faults cost
+
+<!-- Written by `python -m tests.faults.campaign --page` from build/faults.json: change the words in
+tests/faults/campaign/page.py. -->
+
+`make faults` breaks a real cluster in a [sandbox](sandbox.md), over and over, while jobs run, wait and are being
+submitted, and measures what is felt of it.
+
+![Seconds until slurmctld answers and until a new job runs, for each fault](faults.svg)
+"""
+
+_BODY = """\
+"Answers" is from the fault until slurmctld answers a login pod, which asks five times a second, and goes on answering;
+where nothing is felt it is the time that one question takes. "Job" is from the fault until a job runs that was
+submitted after it, on a node that has room; Slurm lets a batch job wait for up to three seconds anyway
+(`batch_sched_delay`). Both are the median and the worst of the repeats, in seconds. The first row has no fault.
+
+- **Lost**: `sbatch` acknowledged it, and afterwards it isn't in the queue, never wrote that it started, and isn't held
+  or named in the Lease's annotation `seltzer.dev/recovered`.
+- **Twice**: it started a second time, under its ID or another. One that the fault had killed and that Slurm put back
+  itself (`JobRequeue`; its restart count has grown) doesn't count.
+- **Killed**: it had started and was ended by the fault. Slurm ends what it doesn't remember when a node reports it.
+- **Held**: it is in the queue for a person to decide about, since nobody can know whether it had started.
+- **Ghosts**: they run for slurmctld only. They had ended, or their start never reached a node; they keep CPUs that
+  nobody uses until Slurm finds out, after minutes. The campaign cancels them.
+- **srun**: how many of those that ran or waited when the fault came failed, or hung for 15 seconds.
+
+Every job writes when it starts and ends, with its ID and restart count, to a volume that no fault reaches; what was
+acknowledged is written down beside the login pod. In one repeat of each row there is no operator, from before the fault
+until after the recovery.
+
+Each repeat also looks at the state volume. The stamps that the guards write there at each start, stop, crash and save
+never go back to an older epoch. Where a node was cut off or frozen, the new slurmctld is stopped for a moment before
+the old node comes back, and no state file may change meanwhile.
+
+## What can't be kept
+
+- **Interactive jobs.** An `srun` or `salloc` that was acknowledged in the last five seconds before a SIGKILL isn't in
+  the saved state, and its other end is gone or hangs. It is reported and not put back.
+- **Running jobs that slurmctld had not saved.** A job that started in those seconds is ended when its node reports to
+  the new slurmctld; these are the killed ones above. It isn't run again by itself, since it had begun.
+- **Some options** of a job that is put back: those that Slurm shows to no plugin, such as `--deadline`, `--open-mode`,
+  `--signal` and binding. Its age starts anew.
+- **A power loss.** SIGKILL and a killed node leave what the kernel had taken for the disk; a machine without power
+  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, so this isn't measured here.
+- **Time.** Nothing here is faster than Kubernetes: without a standby it has to notice that a node is gone (8 s in the
+  sandbox, 48 s by its defaults), evict and start a pod.
+
+## Run it again
+
+```console
+make faults                                   # all of it, some two hours on 2 cores
+.venv/bin/python -m tests.faults.campaign --list
+.venv/bin/python -m tests.faults.campaign --rows "node cut;node killed" --repeats 3 --seed 1
+.venv/bin/python -m tests.faults.campaign --page   # this page, from build/faults.json
+```
+
+Rows that are run replace theirs in `build/faults.json`, the others stay. A repeat that went wrong is kept with logs,
+events and the jobs concerned in `build/faults/`. A fault is a line in `tests/faults/campaign/table.py`.
+"""
+
+
+def write(rows: Sequence[dict[str, Any]], page: Path = PAGE, picture: Path = PLOT) -> None:
+    page.write_text(text(rows))
+    picture.write_text(plot.draw(rows))
+
+
+def text(rows: Sequence[dict[str, Any]]) -> str:
+    return "\n".join([_HEAD, table(rows), "", _about(rows), "", _BODY.rstrip(), *_failures(rows), ""])
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [
+        "| fault | n | answers | worst | job | worst | acknowledged | lost | twice | killed | held | ghosts | srun |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        seconds = (row["answer_s"]["median"], row["answer_s"]["worst"], row["job_s"]["median"], row["job_s"]["worst"])
+        counts = [row[f"jobs_{what}"] for what in ("acknowledged", "lost", "twice", "killed", "held", "ghosts")]
+        broken = f"{row.get('interactive_broken', 0)}/{row.get('interactive', 0)}"
+        cells = [row["name"], str(row["n"]), *map(_seconds, seconds), *(f"{count:,}" for count in counts), broken]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """What this ran on, in words that tell nothing else about it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB, Linux {'.'.join(platform.release().split('.')[:2])}"
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "never"
+    return "0" if seconds == 0 else f"{seconds:.1f}"
+
+
+def _about(rows: Sequence[dict[str, Any]]) -> str:
+    machines = sorted({row["machine"] for row in rows})
+    days = sorted({row["when"] for row in rows})
+    loads = sorted({f"{row['in_flight']}" for row in rows})
+    seeds = sorted({row["seed"] for row in rows if row.get("did")})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}" if days else "never"
+    told = [
+        f"Measured {when} on {' and '.join(machines) or 'nothing'} that everything shares: Kubernetes, Slurm, jobs and "
+        f"questions; {' and '.join(loads)} jobs in flight."
+    ]
+    for row in rows:
+        pairs = sorted(set(row.get("did", [])))
+        if pairs:
+            told.append(f"Two at random, seed {', '.join(map(str, seeds))}: {'; '.join(pairs)}.")
+    return "\n".join(told)
+
+
+def _failures(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What went wrong stands here too."""
+    wrong = [f"- {row['name']}, {failure.splitlines()[0]}" for row in rows for failure in row["failures"]]
+    return ["", "## Repeats that went wrong", "", *wrong] if wrong else []

@@ -1,0 +1,80 @@
+"""The plot of the results: an SVG written by hand. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+_LEFT, _RIGHT, _TOP, _LINE = 330, 30, 56, 24
+_WIDTH = 860
+_LEAST, _MOST = 0.05, 100.0
+_TICKS = (0.1, 0.3, 1, 3, 10, 30, 100)
+# Colours of their own for light and for dark: the page that shows it may be either.
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #24292f; }
+.small { font-size: 11px; fill: #57606a; }
+.grid { stroke: #d0d7de; stroke-width: 1; }
+.answer { fill: #0969da; }
+.job { fill: none; stroke: #bc4c00; stroke-width: 1.5; }
+.median { stroke: #0969da; stroke-width: 2; }
+.limit { stroke: #cf222e; stroke-width: 1.5; stroke-dasharray: 3 2; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3; }
+  .small { fill: #9198a1; }
+  .grid { stroke: #3d444d; }
+  .answer { fill: #4493f8; }
+  .job { stroke: #f0883e; }
+  .median { stroke: #4493f8; }
+  .limit { stroke: #f85149; }
+}
+"""
+
+
+def draw(rows: Sequence[dict[str, Any]]) -> str:
+    """Every repeat of every row on a line of seconds, which is logarithmic: a tenth counts as much as a minute."""
+    height = _TOP + _LINE * len(rows) + 30
+    bottom = height - 26
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="title">',
+        '<title id="title">Seconds from each fault until slurmctld answers and until a new job runs</title>',
+        f"<style>{_STYLE}</style>",
+        *_legend(),
+    ]
+    for tick in _TICKS:
+        parts.append(f'<line class="grid" x1="{_x(tick)}" x2="{_x(tick)}" y1="{_TOP - 8}" y2="{bottom}"/>')
+        parts.append(f'<text class="small" x="{_x(tick)}" y="{bottom + 16}" text-anchor="middle">{tick:g} s</text>')
+    for number, row in enumerate(rows):
+        parts += _row(row, _TOP + _LINE * number + _LINE / 2)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend() -> list[str]:
+    marks = [
+        ('<circle class="answer" cx="8" cy="16" r="4"/>', 18, "slurmctld answers"),
+        ('<circle class="job" cx="148" cy="16" r="4"/>', 158, "a new job runs"),
+        ('<line class="median" x1="266" x2="266" y1="9" y2="23"/>', 274, "median"),
+        ('<line class="limit" x1="336" x2="336" y1="9" y2="23"/>', 344, "has to answer by then"),
+        ("", 500, "left edge: nothing was felt"),
+    ]
+    return [f'{mark}<text class="small" x="{x}" y="20">{text}</text>' for mark, x, text in marks]
+
+
+def _row(row: dict[str, Any], y: float) -> list[str]:
+    parts = [f'<text x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(row["name"])}</text>']
+    limit = row.get("expected", {}).get("answer_s")
+    if limit:
+        parts.append(f'<line class="limit" x1="{_x(limit)}" x2="{_x(limit)}" y1="{y - 9}" y2="{y + 9}"/>')
+    parts += [f'<circle class="job" cx="{_x(each)}" cy="{y}" r="4"/>' for each in row.get("jobs", [])]
+    parts += [f'<circle class="answer" cx="{_x(each)}" cy="{y}" r="3"/>' for each in row.get("answers", [])]
+    median = row["answer_s"]["median"]
+    if median is not None:
+        parts.append(f'<line class="median" x1="{_x(median)}" x2="{_x(median)}" y1="{y - 8}" y2="{y + 8}"/>')
+    return parts
+
+
+def _x(seconds: float) -> float:
+    """Where a number of seconds is on the line; all that is less than it shows is at its edge."""
+    share = math.log(min(max(seconds, _LEAST), _MOST) / _LEAST) / math.log(_MOST / _LEAST)
+    return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)

@@ -1,0 +1,133 @@
+"""The faults. The next one is a line here."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from . import actions
+from .actions import Action
+
+UNFELT, CRASH, FAILOVER, MOVE = 1.0, 2.0, 8.0, 30.0
+"""How soon slurmctld has to answer, in seconds: as ever, after a crash, with a standby, from nothing."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done, how it is undone, and what is expected of it."""
+
+    name: str
+    does: tuple[Action, ...]
+    undo: tuple[Action, ...] = ()
+    """Done once it was measured, so that the next repeat finds everything as it was."""
+    answer: float = UNFELT
+    """The most seconds until slurmctld answers."""
+    job: float = 5.0
+    """The most seconds until a new job runs, unless slurmctld itself may take longer."""
+    standby: int = 0
+    before: tuple[Action, ...] = ()
+    """What is done right before the fault."""
+    lasts: float = 3.0
+    """Watched for at least so many seconds."""
+    ends: tuple[Action, ...] = ()
+    """What ends the fault by itself after it has lasted, while the watching goes on."""
+    returns: bool = False
+    """The node that was lost comes back with a slurmctld that still believes in itself: it must change nothing."""
+    alone: bool = False
+    """Not one of two at once."""
+    pair: bool = False
+    """Two others at once, by chance."""
+
+
+def _signalled(number: signal.Signals) -> Fault:
+    return Fault(
+        f"slurmctld {number.name}", (actions.signal_slurmctld(number),), (actions.new_controller,), answer=CRASH
+    )
+
+
+def _lost_node(name: str, fault: str, returns: bool) -> Fault:
+    return Fault(name, (actions.node(fault),), (actions.node("heal"),), answer=MOVE, returns=returns)
+
+
+def _with_standby(fault: Fault, answer: float = FAILOVER) -> Fault:
+    return replace(fault, name=f"{fault.name}, with a standby", standby=1, answer=answer, alone=True)
+
+
+_KILL = actions.signal_slurmctld(signal.SIGKILL)
+_FRESH = (actions.new_controller,)
+_DELETED = Fault("pod deleted", (actions.delete_pod(),), answer=MOVE)
+_FORCED = Fault("pod deleted by force", (actions.delete_pod("--force", "--grace-period=0"),), answer=MOVE)
+_CONTAINER = Fault("container killed", (actions.kill_container,), _FRESH, answer=MOVE)
+_DEAD = _lost_node("node killed", "kill", returns=False)
+_CUT = _lost_node("node cut", "cut", returns=True)
+_FROZEN = _lost_node("node frozen and woken", "freeze", returns=True)
+_NO_API = Fault(
+    "API server down for 60 s", (actions.stop_api_server,), ends=(actions.start_api_server,), lasts=60, alone=True
+)
+_FULL = Fault("state volume full for 10 s", (actions.fill_volume,), ends=(actions.empty_volume,), lasts=10, job=20)
+
+FAULTS: tuple[Fault, ...] = (
+    Fault("nothing, for comparison", (), alone=True),
+    _signalled(signal.SIGKILL),
+    _signalled(signal.SIGSEGV),
+    _signalled(signal.SIGTERM),
+    Fault("slurmctld SIGKILL after 50 submissions", (_KILL,), _FRESH, CRASH, before=(actions.submit(50),)),
+    _DELETED,
+    _with_standby(_DELETED),
+    _FORCED,
+    _CONTAINER,
+    _with_standby(_CONTAINER),
+    _DEAD,
+    _with_standby(_DEAD),
+    _CUT,
+    _with_standby(_CUT),
+    _FROZEN,
+    _with_standby(_FROZEN),
+    _NO_API,
+    replace(
+        _NO_API,
+        name="API server down for 60 s, slurmctld SIGKILL",
+        does=(*_NO_API.does, _KILL),
+        undo=_FRESH,
+        answer=CRASH,
+    ),
+    Fault("operator killed", (actions.kill_operator,)),
+    Fault(
+        "operator absent, slurmctld SIGKILL",
+        (_KILL,),
+        (actions.restore_operator, *_FRESH),
+        CRASH,
+        before=(actions.remove_operator,),
+        alone=True,
+    ),
+    Fault("slurmrestd down", (actions.kill_rest,), (actions.new_rest,)),
+    _FULL,
+    replace(
+        _FULL, name="state volume full for 10 s, slurmctld SIGKILL", does=(*_FULL.does, _KILL), undo=_FRESH, answer=20
+    ),
+    Fault("a bad config", (actions.configure("NoSuchKey=1\n"),), (actions.configure(None),), lasts=8),
+    Fault("two at random", (), answer=90, alone=True, pair=True),
+)
+
+
+def pick_two(chance: random.Random, faults: Sequence[Fault] = FAULTS) -> tuple[Fault, str]:
+    """Two of them in one, and its name; of what takes the leader's node or pod away at most one."""
+    pool = [fault for fault in faults if not fault.alone]
+    first = chance.choice(pool)
+    second = chance.choice(
+        [fault for fault in pool if fault is not first and not (fault.answer >= MOVE <= first.answer)]
+    )
+    both = Fault(
+        "two at random",
+        (*first.does, *second.does),
+        (*first.undo, *second.undo),
+        answer=90,
+        before=(*first.before, *second.before),
+        lasts=max(first.lasts, second.lasts),
+        ends=(*first.ends, *second.ends),
+        returns=first.returns or second.returns,
+        pair=True,
+    )
+    return both, f"{first.name} and {second.name}"

@@ -1,0 +1,52 @@
+"""The fault campaign's short form: its cheapest and most telling rows, once each. `make faults` runs all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.campaign import results
+from tests.faults.campaign.repeat import Book, Row
+from tests.faults.campaign.rig import Rig
+from tests.faults.campaign.table import FAULTS
+from tests.harness import Sandbox
+
+ROWS = (
+    "slurmctld SIGKILL after 50 submissions",
+    "pod deleted",
+    "node frozen and woken, with a standby",
+    "a bad config",
+)
+SEED = 1
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def rig(installed: Sandbox) -> Iterator[Rig]:
+    rig = Rig(installed, in_flight=60, namespace="campaign")
+    rig.create()
+    yield rig
+    rig.end()
+    rig.cluster.delete()
+
+
+@pytest.fixture(scope="module")
+def book() -> Book:
+    return Book()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_fault_costs_seconds_and_no_job(rig: Rig, book: Book, name: str, tmp_path: Path) -> None:
+    fault = next(fault for fault in FAULTS if fault.name == name)
+    if fault.standby and not rig.knows_standby():
+        pytest.skip("there is no controller.standby yet")
+    row = Row(rig, book, fault, SEED, tmp_path)
+    one = row.repeat(0, operator=name != "pod deleted")
+    row.drain(one)
+    assert not one.failure, f"{one.failure}\nmore in {tmp_path}"
+    assert one.acknowledged and one.answer_s is not None and one.job_s is not None
+    assert not one.lost, "an acknowledged job is a kept job"
+    assert not one.twice
+    assert results.row(fault, [one], {})["n"] == 1

@@ -1,0 +1,113 @@
+"""The campaign's accounting: ledger, evidence and queue in, the fate of every acknowledged job out."""
+
+from __future__ import annotations
+
+from tests.faults.campaign.account import Ack, Fate, Queued, Run, fates, ghosts, read_queue, read_runs, twice
+
+
+def ack(key: str = "a", job: str = "7") -> Ack:
+    return Ack(key, job, 1.0, 1.1)
+
+
+def start(key: str = "a", job: str = "7", restarts: int = 0, time: float = 2.0) -> Run:
+    return Run(time, "start", key, job, restarts)
+
+
+def end(key: str = "a", job: str = "7", restarts: int = 0, time: float = 3.0) -> Run:
+    return Run(time, "end", key, job, restarts)
+
+
+def fate(*runs: Run, state: str = "", reason: str = "None", named: str = "") -> Fate:
+    queue = {"a": Queued("a", "7", state, reason)} if state else {}
+    return fates([ack()], runs, queue, {"7": named} if named else {})["a"]
+
+
+def test_a_job_that_waits_or_runs_is_in_the_queue() -> None:
+    assert fate(state="PENDING") is Fate.QUEUED
+    assert fate(start(), state="RUNNING") is Fate.QUEUED
+
+
+def test_a_job_that_wrote_its_end_has_run_whatever_slurm_says() -> None:
+    assert fate(start(), end()) is Fate.RAN
+    assert fate(start(), end(), state="RUNNING") is Fate.RAN, "a ghost"
+    assert fate(start(), end(), state="NODE_FAIL") is Fate.RAN
+
+
+def test_a_job_that_has_run_and_waits_again_is_still_open() -> None:
+    assert fate(start(), end(), state="PENDING") is Fate.QUEUED
+
+
+def test_a_job_that_started_and_is_gone_was_killed() -> None:
+    assert fate(start()) is Fate.KILLED
+    assert fate(start(), state="FAILED") is Fate.KILLED
+
+
+def test_a_job_that_is_nowhere_is_lost() -> None:
+    assert fate() is Fate.LOST
+
+
+def test_a_job_that_slurm_ended_before_it_ran_is_lost() -> None:
+    assert fate(state="CANCELLED") is Fate.LOST
+    assert fate(state="NODE_FAIL") is Fate.LOST
+
+
+def test_a_job_that_is_held_is_held() -> None:
+    assert fate(state="PENDING", reason="JobHeldAdmin") is Fate.HELD
+    assert fate(start(), state="PENDING", reason="JobHeldUser") is Fate.HELD
+
+
+def test_a_job_that_was_named_is_not_lost() -> None:
+    assert fate(named="kept") is Fate.KEPT
+    assert fate(named="held") is Fate.HELD
+    assert fate(named="put-back") is Fate.LOST, "it should be in the queue, and isn't"
+
+
+def test_another_job_under_the_same_id_doesnt_save_it() -> None:
+    queue = {"b": Queued("b", "7", "PENDING", "None")}
+    assert fates([ack()], [start("b")], queue, {})["a"] is Fate.LOST
+
+
+def test_one_run_is_one_run() -> None:
+    assert twice([start(), end()]) == set()
+    assert twice([start()]) == set()
+
+
+def test_a_second_start_after_the_end_is_a_second_run() -> None:
+    assert twice([start(), end(), start(time=4)]) == {"a"}
+    assert twice([start(), end(), start(restarts=1, time=4)]) == {"a"}, "it had nothing to be put back for"
+
+
+def test_a_second_start_that_slurm_doesnt_know_of_is_a_second_run() -> None:
+    assert twice([start(), start(time=4), end(time=5)]) == {"a"}
+
+
+def test_a_job_under_two_ids_ran_twice() -> None:
+    assert twice([start(), start(job="8", restarts=1, time=4)]) == {"a"}
+
+
+def test_a_killed_job_that_slurm_put_back_runs_once_more_by_right() -> None:
+    assert twice([start(), start(restarts=1, time=4), end(restarts=1, time=5)]) == set()
+
+
+def test_lines_come_in_any_order() -> None:
+    assert twice([start(time=4), end(), start()]) == {"a"}
+
+
+def test_what_jobs_write_is_read_line_by_line() -> None:
+    text = "1.5 start a 7 0\nnonsense\n2.5 end a 7 0\n3.5 start b 8"
+    assert read_runs(text) == [start(time=1.5), end(time=2.5)]
+
+
+def test_what_squeue_prints_is_read_by_key() -> None:
+    queue = read_queue("7|a|PENDING|JobHeldAdmin\n8|b|COMPLETED|None\n9|b|RUNNING|None\n10|b|FAILED|None\n")
+    assert queue["a"].held
+    assert queue["b"] == Queued("b", "9", "RUNNING", "None"), "the living one counts"
+    assert read_queue("7|a|RUNNING|None|1970-01-01T00:01:00")["a"].since == 60
+    assert read_queue("7|a|PENDING|None|N/A")["a"].since == 0
+
+
+def test_a_job_that_runs_for_slurmctld_only_is_a_ghost() -> None:
+    queue = {key: Queued(key, "7", "RUNNING", "None", since=2) for key in ("gone", "again", "just", "runs", "never")}
+    queue["new"] = Queued("new", "8", "RUNNING", "None", since=95)
+    runs = [start("gone"), end("gone"), start("again"), end("again"), start("again", time=4), end("just", time=99)]
+    assert [one.key for one in ghosts([*runs, start("runs")], queue, now=100)] == ["gone", "never"]

@@ -1,0 +1,67 @@
+"""How long a fault was felt, by who asked and who ran."""
+
+from __future__ import annotations
+
+from tests.faults.campaign.account import Ack, Run
+from tests.faults.campaign.measure import Ask, answer_seconds, job_seconds, slowest_start, summary
+
+FAULT = 100.0
+
+
+def asks(*answered: bool, every: float = 0.5) -> list[Ask]:
+    """One each half second from the fault on, answered in an eighth of a second."""
+    return [Ask(FAULT + number * every, FAULT + number * every + 0.125, good) for number, good in enumerate(answered)]
+
+
+def started(time: float, key: str = "new") -> Run:
+    return Run(time, "start", key, "7", 0)
+
+
+def test_where_nothing_is_felt_the_first_question_is_answered() -> None:
+    assert answer_seconds(asks(True, True), FAULT) == 0.125, "how long one question takes"
+
+
+def test_an_outage_lasts_until_the_first_answer_after_the_last_failure() -> None:
+    assert answer_seconds(asks(True, False, True, False, True, True), FAULT) == 2.125
+
+
+def test_a_slurmctld_that_doesnt_answer_yet_has_no_time() -> None:
+    assert answer_seconds(asks(True, False), FAULT) is None
+    assert answer_seconds([], FAULT) is None
+
+
+def test_a_question_from_before_the_fault_tells_nothing_about_it() -> None:
+    before = Ask(FAULT - 0.1, FAULT + 1, False)
+    assert answer_seconds([before, *asks(True)], FAULT) == 0.125
+
+
+def test_a_question_that_began_before_the_last_failure_doesnt_end_the_outage() -> None:
+    slow = Ask(FAULT, FAULT + 0.2, True)
+    assert answer_seconds([slow, Ask(FAULT + 0.1, FAULT + 2.1, False), *asks(False, False, True)], FAULT) == 1.125
+
+
+def test_a_new_job_is_one_that_was_submitted_after_the_fault() -> None:
+    acks = [Ack("old", "6", FAULT - 1, FAULT - 0.9), Ack("new", "7", FAULT + 0.2, FAULT + 0.3)]
+    runs = [started(FAULT + 0.1, "old"), started(FAULT + 0.5)]
+    assert job_seconds(asks(True, True), acks, runs, FAULT) == 0.5
+
+
+def test_a_job_that_slipped_through_before_the_outage_isnt_the_end_of_it() -> None:
+    acks = [Ack("quick", "6", FAULT, FAULT + 0.1), Ack("new", "7", FAULT + 2, FAULT + 2.1)]
+    runs = [started(FAULT + 0.2, "quick"), started(FAULT + 2.5)]
+    assert job_seconds(asks(True, False, False, True), acks, runs, FAULT) == 2.5
+
+
+def test_no_job_has_run_yet() -> None:
+    assert job_seconds(asks(True), [], [started(FAULT + 1, "unacknowledged")], FAULT) is None
+
+
+def test_the_slowest_start_is_by_the_first_run_of_each() -> None:
+    acks = [Ack("a", "1", FAULT, FAULT), Ack("b", "2", FAULT + 1, FAULT + 1), Ack("never", "3", FAULT, FAULT)]
+    runs = [started(FAULT + 0.5, "a"), started(FAULT + 9, "a"), started(FAULT + 2.5, "b")]
+    assert slowest_start(acks, runs, FAULT) == 1.5
+
+
+def test_median_and_worst() -> None:
+    assert summary([1.0, 9.004, 2.0]) == {"median": 2.0, "worst": 9.0}
+    assert summary([]) == {"median": None, "worst": None}

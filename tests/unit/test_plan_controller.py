@@ -1,0 +1,420 @@
+"""Who is in charge, who stands by, whether the state is safe; and that each thing that happens is told once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from tests.fakes import plan_things as things
+from tests.fakes.plan_cluster_world import OLD, OLD_NODE, machine, old_pod
+from tests.fakes.plan_things import NOW, time_at
+from tests.unit.test_plan_cluster import cluster, condition, replace_status, seen, told
+
+from seltzer.api.core import (
+    Deployment,
+    DeploymentStatus,
+    Lease,
+    LeaseSpec,
+    ObjectCondition,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+)
+from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
+from seltzer.plan.actions import Happening, Hold, RemoveStuckPod
+from seltzer.plan.cluster import CONTROLLER, Observation, awaits_clock, decide
+from seltzer.plan.cluster_status import announcements, happenings
+from seltzer.plan.told import Told
+
+GIB = 2**30
+CRASHED = {
+    "time": "2026-11-16T03:00:00Z",
+    "how": "was ended by SIGSEGV",
+    "lines": ["error: this", "fatal: that"],
+    "backtrace": ["#0 a ()", "#1 b ()", "#2 c ()", "#3 d ()"],
+    "core": "/run/cores/core.7",
+}
+WELL = {PHASE: "running", EPOCH: "3", RESTARTS: "2", SLURM_VERSION: "26.05.5", CONFIG: "d1"}
+
+
+def lease(holder: str = "c-a", transitions: int = 0, acquired: str = "then", **said: str) -> Lease:
+    """`said` are annotations by the last word of their names; what isn't said is that all is well."""
+    annotations = {**WELL, VOLUME: room(), **{f"seltzer.dev/{name}": value for name, value in said.items()}}
+    spec = LeaseSpec(
+        holder_identity=holder,
+        lease_transitions=transitions,
+        acquire_time=acquired,
+        lease_duration_seconds=5,
+        renew_time=time_at(NOW - 1),
+    )
+    return Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=annotations), spec=spec)
+
+
+def room(free: int = 3 * GIB, low: bool = False) -> str:
+    return json.dumps({"free": free, "size": 4 * GIB, "low": low})
+
+
+def pod(name: str, node: str = "n1", state: str = "ready", words: str = "") -> Pod:
+    made = things.pod(name, state=state, words=words)
+    metadata = ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", annotations={CONFIG: "d1"})
+    return Pod(metadata=metadata, spec=PodSpec(node_name=node), status=made.status)
+
+
+def wanting(**controller: Any) -> SlurmCluster:
+    return cluster(spec=SlurmClusterSpec(controller=Controller(**controller)))
+
+
+ALIVE = {name: machine("True", name) for name in ("n1", "n2")}
+
+
+def looking(item: SlurmCluster | None = None, *pods: Pod, **more: Any) -> Observation:
+    """A cluster whose slurmctld runs in c-a on n1, unless it is said."""
+    base: dict[str, Any] = {"lease": lease(), "nodes": ALIVE, "now": NOW}
+    return seen(item, **{**base, "pods": {CONTROLLER: pods or (pod("c-a"),)}, **more})
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+
+QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCreate", message="exceeded quota")
+
+
+@pytest.mark.parametrize(
+    ("type_", "observation", "expected", "reason", "words"),
+    [
+        ("ControllerReady", looking(), "True", "Running", "slurmctld 26.05.5 answers"),
+        (
+            "ControllerReady",
+            looking(wanting(standby=2), pod("c-a"), pod("c-b", "n2")),
+            "True",
+            "Running",
+            "answers; 1 of 2 standbys are there",
+        ),
+        ("ControllerReady", looking(lease=lease(phase="held")), "False", "Held", "'seltzer debug demo'"),
+        ("ControllerReady", looking(lease=lease(phase="crashed", message="x")), "False", "Crashed", "slurmctld: x"),
+        ("ControllerReady", looking(lease=lease(phase="blocked")), "False", "Blocked", "no reason given"),
+        ("ControllerReady", looking(lease=lease(phase="starting")), "False", "Starting", "is starting"),
+        ("ControllerReady", looking(lease=lease(holder="")), "False", "Starting", "is starting"),
+        ("ControllerReady", looking(lease=lease(holder="", phase="held")), "False", "Starting", "is starting"),
+        (
+            "ControllerReady",
+            looking(lease=lease(holder="c-b")),
+            "False",
+            "Starting",
+            "is starting",
+        ),
+        ("ControllerReady", looking(None, pod("c-a", state="unready")), "False", "Starting", "is starting"),
+        (
+            "ControllerReady",
+            looking(None, pod("c-a", state="unready"), nodes={"n1": machine("Unknown", "n1")}),
+            "False",
+            "NodeLost",
+            "c-a on n1, which isn't ready; another pod takes over",
+        ),
+        (
+            "ControllerReady",
+            looking(None, pod("c-a", state="unready"), pod("c-b", "n2"), nodes={"n2": ALIVE["n2"]}),
+            "False",
+            "NodeLost",
+            "c-b takes over",
+        ),
+        (
+            "StandbyReady",
+            looking(wanting(standby=1), pod("c-a"), pod("c-b", "n2")),
+            "True",
+            "StandingBy",
+            "c-b on n2",
+        ),
+        ("StandbyReady", looking(wanting(standby=1)), "False", "Starting", "0 of 1 standbys are there"),
+        (
+            "StandbyReady",
+            looking(wanting(standby=1), pod("c-b", "", "Unschedulable", "no node"), lease=lease(holder="")),
+            "False",
+            "Starting",
+            "0 of 1 standbys are there",
+        ),
+        (
+            "StandbyReady",
+            looking(wanting(standby=2), pod("c-a"), pod("c-b"), pod("c-c", "", "Unschedulable", "no node")),
+            "False",
+            "Unschedulable",
+            "1 of 2 standbys are there: pod c-c: no node; add Kubernetes nodes",
+        ),
+        (
+            "StandbyReady",
+            looking(
+                wanting(standby=1),
+                deployments={
+                    CONTROLLER: Deployment(metadata=ObjectMeta(), status=DeploymentStatus(conditions=(QUOTA,)))
+                },
+            ),
+            "False",
+            "FailedCreate",
+            "exceeded quota",
+        ),
+        ("StateSafe", looking(), "True", "EnoughSpace", "3.0 GiB of 4.0 GiB are free"),
+        ("StateSafe", looking(lease=lease(volume=room(40 * 2**20, low=True))), "False", "LowSpace", "only 40 MiB of 4"),
+        ("StateSafe", looking(lease=lease(phase="blocked", message="two epochs")), "False", "Blocked", "two epochs"),
+        ("StateSafe", looking(lease=lease(volume="nonsense")), "Unknown", "Starting", "hasn't been looked at"),
+        ("StateSafe", seen(), "Unknown", "Starting", "hasn't been looked at"),
+    ],
+)
+def test_conditions(type_: str, observation: Observation, expected: str, reason: str, words: str) -> None:
+    found = condition(told(observation), type_)
+    assert (found.status, found.reason) == (expected, reason)
+    assert words in found.message
+
+
+def test_without_a_wanted_standby_nothing_is_said_of_one() -> None:
+    assert not [each for each in told(looking()).conditions if each.type == "StandbyReady"]
+
+
+def test_a_low_volume_takes_nobodys_readiness_away() -> None:
+    low, well = looking(lease=lease(volume=room(1, low=True))), looking()
+    assert condition(told(low), "ControllerReady") == condition(told(well), "ControllerReady")
+
+
+# --- the status ------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_who_is_in_charge_and_who_stands_by() -> None:
+    found = told(looking(wanting(standby=2), pod("c-b", "n2"), pod("c-a"), pod("c-c", state="unready"))).controller
+    assert found
+    assert (found.pod, found.node, found.phase, found.epoch, found.restarts) == ("c-a", "n1", "running", 3, 2)
+    assert [(each.pod, each.node) for each in found.standbys] == [("c-b", "n2")]
+
+
+def test_who_was_in_charge_is_known_until_somebody_else_is() -> None:
+    settled = replace_status(cluster(), told(looking()))
+    nobody = told(looking(settled, pod("c-b", "n2"), lease=lease(holder=""))).controller
+    assert nobody and (nobody.pod, nobody.node, nobody.phase, nobody.standbys) == ("c-a", "n1", "", ())
+    gone = told(looking(settled, pod("c-b", "n2"))).controller
+    assert gone and (gone.pod, gone.node) == ("c-a", "n1"), "its pod is gone, and its Lease isn't"
+    other = told(looking(settled, pod("c-b", "n2"), lease=lease("c-b"))).controller
+    assert other and (other.pod, other.node) == ("c-b", "n2")
+
+
+def test_a_new_guard_that_knows_nothing_takes_nothing_away() -> None:
+    before = told(looking(lease=lease(crash=json.dumps(CRASHED), recovered=recovered("1", held="2"))))
+    silent = Lease(metadata=ObjectMeta(annotations=WELL), spec=LeaseSpec(holder_identity="c-a"))
+    after = told(looking(replace_status(cluster(), before), lease=silent))
+    assert (after.crash, after.recovered, after.volume) == (before.crash, before.recovered, before.volume)
+    assert before.crash and before.crash.backtrace == "#0 a ()\n#1 b ()\n#2 c ()\n#3 d ()"
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "{", "[]", "null", '{"time": 7}', '{"free": "x", "size": 1}', '{"free": 1}', '{"jobs": {}}', '"x"', "\ud800"],
+)
+def test_what_makes_no_sense_was_not_told(said: str) -> None:
+    annotations = dict.fromkeys((CRASH, RECOVERED, VOLUME, EPOCH, RESTARTS, HOLD), said)
+    found = Told(Lease(metadata=ObjectMeta(annotations=annotations)))
+    assert (found.crash, found.recovered, found.volume) == (UNSET, UNSET, UNSET)
+    assert (found.epoch, found.restarts, found.hold, found.holder, found.phase) == (0, 0, False, "", "")
+
+
+def test_what_is_told_is_bounded_and_no_job_is_in_it_twice() -> None:
+    jobs = [{"id": str(number // 2), "outcome": "held", "why": "w" * 9999} for number in range(1000)]
+    long = {**CRASHED, "lines": ["l" * 9999] * 99, "backtrace": ["b" * 9999] * 99}
+    said = {RECOVERED: json.dumps({"time": "t", "jobs": jobs, "more": 5}), CRASH: json.dumps(long)}
+    found = Told(Lease(metadata=ObjectMeta(annotations=said)))
+    assert found.recovered and found.crash
+    assert len({job.id for job in found.recovered.jobs}) == len(found.recovered.jobs) == 200
+    assert found.recovered.more == 305
+    assert len(found.crash.lines) < 10_000 and len(found.crash.backtrace) < 10_000
+
+
+# --- what happened ---------------------------------------------------------------------------------------------------
+
+
+def recovered(*put_back: str, held: str = "", time: str = "t1", **others: str) -> str:
+    ids = [("put-back", each) for each in put_back] + [("held", held)] * bool(held)
+    ids += [(outcome, each) for outcome, each in others.items()]
+    jobs = [{"id": each, "user": "1000", "outcome": outcome, "why": "so"} for outcome, each in ids]
+    return json.dumps({"time": time, "epoch": 4, "jobs": jobs, "more": 0})
+
+
+def events(before: Observation, after: Observation) -> list[Happening]:
+    """What is told when one follows the other, and that it is told once, also by another operator."""
+    known = replace_status(before.cluster, told(before))
+    now = replace(after, cluster=SlurmCluster(metadata=known.metadata, spec=after.cluster.spec, status=known.status))
+    status = told(now)
+    found = happenings(now.cluster, status, now, decide(now))
+    again = replace(now, cluster=replace_status(now.cluster, status))
+    assert happenings(again.cluster, told(again), again, decide(again)) == [], "it is told twice"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (looking(), looking(), []),
+        (looking(), looking(lease=lease(volume=room(1, low=True))), [("Warning", "LowSpace", "only 1 B of 4.0 GiB")]),
+        (
+            looking(lease=lease(volume=room(1, low=True))),
+            looking(),
+            [("Normal", "EnoughSpace", "3.0 GiB of 4.0 GiB are free")],
+        ),
+        (looking(), looking(lease=lease(volume=room(2 * GIB))), []),
+        (
+            looking(),
+            looking(lease=lease(crash=json.dumps(CRASHED))),
+            [
+                (
+                    "Warning",
+                    "Crashed",
+                    "slurmctld was ended by SIGSEGV; its last words: fatal: that; in #0 a () < #1 b () < #2 c (); its "
+                    "core is /run/cores/core.7",
+                )
+            ],
+        ),
+        (
+            looking(),
+            looking(lease=lease(phase="crashed", message="gone", crash=json.dumps(CRASHED))),
+            [("Warning", "Crashed", "slurmctld was ended by SIGSEGV")],
+        ),
+        (
+            looking(lease=lease(crash=json.dumps({**CRASHED, "backtrace": []}))),
+            looking(lease=lease(crash=json.dumps({**CRASHED, "backtrace": ["#0 in ?? ()", "#1 in job_free ()"]}))),
+            [("Warning", "Backtrace", "slurmctld, which was ended by SIGSEGV, was in #1 in job_free ()")],
+        ),
+        (
+            looking(lease=lease(crash=json.dumps({**CRASHED, "time": "earlier"}))),
+            looking(lease=lease(crash=json.dumps(CRASHED))),
+            [("Warning", "Crashed", "slurmctld was ended by SIGSEGV")],
+        ),
+        (looking(), looking(lease=lease(phase="blocked", message="no")), [("Warning", "Blocked", "slurmctld: no")]),
+        (
+            looking(None, pod("c-a"), pod("c-b", "n2")),
+            looking(None, pod("c-b", "n2"), lease=lease("c-b", 1, "now")),
+            [("Normal", "FailedOver", "c-b on n2 has taken over as the controller from c-a on n1")],
+        ),
+        (looking(), looking(lease=lease(phase="held")), [("Normal", "Held", "slurmctld is held")]),
+        (looking(lease=lease(phase="held")), looking(), [("Normal", "Released", "no longer held")]),
+        (
+            looking(),
+            looking(lease=lease(recovered=recovered("7", "9", held="8", ran="6"))),
+            [
+                ("Normal", "JobsPutBack", "jobs 7, 9: back in the queue under their IDs"),
+                ("Warning", "JobsHeld", "job 8: in the queue and held"),
+                ("Normal", "JobsRan", "job 6: had ended"),
+            ],
+        ),
+        (
+            looking(lease=lease(recovered=recovered("7"))),
+            looking(lease=lease(recovered=recovered("7", held="8"))),
+            [("Warning", "JobsHeld", "'seltzer status demo' says what to do")],
+        ),
+        (
+            looking(lease=lease(recovered=recovered("7"))),
+            looking(lease=lease(recovered=recovered("7", time="t2"))),
+            [("Normal", "JobsPutBack", "job 7: back")],
+        ),
+        (
+            looking(None, pod("c-a"), pod("c-b", "n2")),
+            looking(None, pod("c-a", state="unready"), nodes={}),
+            [("Warning", "NodeLost", "c-a on n1")],
+        ),
+    ],
+)
+def test_what_happens_is_told_once(
+    before: Observation, after: Observation, expected: list[tuple[str, str, str]]
+) -> None:
+    found = events(before, after)
+    assert [(each.kind, each.reason) for each in found] == [(kind, reason) for kind, reason, _ in expected]
+    for each, (_, _, words) in zip(found, expected, strict=True):
+        assert words in each.message
+
+
+def test_two_hundred_jobs_are_one_event() -> None:
+    many = lease(recovered=recovered(*map(str, range(1, 201))))
+    (found,) = events(looking(), looking(lease=many))
+    assert len(found.message) <= 1024
+    assert "jobs 1, 2, 3" in found.message and "140" in found.message
+
+
+def test_the_from_of_a_failover_is_known_though_nobody_held_the_lease_in_between() -> None:
+    first = replace_status(cluster(), told(looking()))
+    nobody = looking(first, pod("c-b", "n2"), lease=lease(holder=""))
+    second = replace_status(cluster(), told(nobody))
+    after = looking(second, pod("c-b", "n2"), lease=lease("c-b", 1, "now"))
+    found = happenings(second, told(after), after, decide(after))
+    assert "c-b on n2 has taken over as the controller from c-a on n1" in [each.message for each in found]
+
+
+# --- hold, and pods that can't end -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "expected"),
+    [
+        (True, "", (Hold("ns", "demo-slurmctld", True),)),
+        (True, "true", ()),
+        (False, "true", (Hold("ns", "demo-slurmctld", False),)),
+        (False, "", ()),
+        (False, "no", ()),
+    ],
+)
+def test_the_lease_says_what_the_spec_says(wanted: bool, said: str, expected: tuple[Hold, ...]) -> None:
+    observation = looking(wanting(hold=wanted), lease=lease(hold=said))
+    assert decide(observation).actions == expected
+    assert decide(replace(observation, lease=None)).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("why", "left", "node", "holder", "renewed", "expected"),
+    [
+        ("its node is well, and ends it", -30, "True", OLD, 60, None),
+        ("its kubelet speaks, and may be ending it", 30, "False", OLD, 60, None),
+        ("its guard speaks, and may be saving", 30, "Unknown", OLD, 1, None),
+        ("nobody has taken over, and it has time", 30, "Unknown", "", 60, None),
+        ("its time is over", -30, "Unknown", OLD, 1, "not heard of"),
+        ("its time is over, whatever its kubelet says", -30, "False", OLD, 1, "not ready"),
+        ("its node is gone, and its time is over", -30, "", OLD, 1, "gone"),
+        ("neither its node nor its guard is heard of", 30, "Unknown", OLD, 60, "not heard of"),
+        ("its node is gone, and its guard is silent", 30, "", OLD, 60, "gone"),
+        ("another has taken over", 30, "Unknown", "c-b", 1, "not heard of"),
+    ],
+)
+def test_a_pod_that_should_go_is_removed_only_if(
+    why: str, left: float, node: str, holder: str, renewed: float, expected: str | None
+) -> None:
+    spec = LeaseSpec(
+        holder_identity=holder, lease_duration_seconds=5, renew_time=time_at(NOW - renewed), acquire_time="then"
+    )
+    observation = looking(
+        None,
+        old_pod(NOW + left),
+        lease=Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=WELL), spec=spec),
+        nodes={OLD_NODE: machine(node)} if node else {},
+    )
+    found = [each for each in decide(observation).actions if isinstance(each, RemoveStuckPod)]
+    assert found == ([RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected)] if expected else []), why
+    assert awaits_clock(observation) == (node != "True"), "else nobody would look again"
+
+
+def test_a_pod_that_nobody_deletes_stays_on_its_dead_node() -> None:
+    observation = looking(None, pod("c-a", state="unready"), nodes={}, lease=lease("c-b"))
+    assert decide(observation).actions == ()
+    assert not awaits_clock(observation)
+
+
+def test_it_is_told_before_it_is_done_with_what_to_do_about_the_volume() -> None:
+    dead = looking(None, old_pod(NOW - 30), nodes={OLD_NODE: machine("Unknown")})
+    (found,) = announcements(decide(dead))
+    assert (found.kind, found.reason) == ("Warning", "StuckPodRemoved")
+    assert f"kubectl taint node {OLD_NODE} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in found.message
+    (gone,) = announcements(decide(replace(dead, nodes={})))
+    assert "taint" not in gone.message, "there is nothing to taint"
+
+
+def test_a_held_cluster_that_is_deleted_says_who_can_help() -> None:
+    spec = SlurmClusterSpec(controller=Controller(hold=True))
+    held = looking(cluster(deleted=True, spec=spec), lease=lease(hold="true"), slurm=things.UNKNOWN, slurmds=2)
+    assert "seltzer debug demo --release" in condition(told(held), "Ready").message
+    released = replace(held, cluster=cluster(deleted=True))
+    assert decide(released).actions == (Hold("ns", "demo-slurmctld", False),), "a cluster that goes can be released too"
