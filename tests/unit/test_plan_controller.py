@@ -54,8 +54,8 @@ def lease(holder: str = "c-a", transitions: int = 0, acquired: str = "then", **s
     return Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=annotations), spec=spec)
 
 
-def room(free: int = 3 * GIB, low: bool = False) -> str:
-    return json.dumps({"free": free, "size": 4 * GIB, "low": low})
+def room(free: int = 3 * GIB, low: bool = False, **more: int) -> str:
+    return json.dumps({"free": free, "size": 4 * GIB, "low": low, **more})
 
 
 def pod(name: str, node: str = "n1", state: str = "ready", words: str = "") -> Pod:
@@ -158,6 +158,7 @@ QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCrea
         ),
         ("StateSafe", looking(), "True", "EnoughSpace", "3.0 GiB of 4.0 GiB are free"),
         ("StateSafe", looking(lease=lease(volume=room(40 * 2**20, low=True))), "False", "LowSpace", "only 40 MiB of 4"),
+        ("StateSafe", looking(lease=lease(volume=room(low=True, files=300))), "False", "LowSpace", "300 more files"),
         ("StateSafe", looking(lease=lease(phase="blocked", message="two epochs")), "False", "Blocked", "two epochs"),
         ("StateSafe", looking(lease=lease(volume="nonsense")), "Unknown", "Starting", "hasn't been looked at"),
         ("StateSafe", seen(), "Unknown", "Starting", "hasn't been looked at"),

@@ -71,6 +71,9 @@ class VolumeStatus(Report, frozen=True, kw_only=True):
     low: bool = False
     """Whether so little is left that saves may soon fail."""
 
+    files: int | UnsetType = UNSET
+    """How many more files it takes, where that is what runs short."""
+
 
 class Crash(Report, frozen=True, kw_only=True):
     """An end of slurmctld that nobody asked for."""

@@ -24,6 +24,7 @@ _OUTCOMES = {
     "held": "held, since nobody can know whether they ran",
     "kept": "couldn't be put back; script and environment are in lost/ on the state volume",
     "ran": "had ended; nothing to do",
+    "lost": "interactive, or without a script on the state volume; their users have to start them again",
     "cancelled": "had been cancelled; nothing to do",
 }
 

@@ -17,6 +17,7 @@ _OUTCOMES = {
     "held": ("JobsHeld", True, "in the queue and held, since nobody can know whether they ran"),
     "kept": ("JobsKept", True, "couldn't be put back; scripts and environments are in lost/ on the state volume"),
     "ran": ("JobsRan", False, "had ended before slurmctld saved that; nothing is to be done"),
+    "lost": ("JobsLost", True, "interactive, or without a script on the volume; their users have to start them again"),
     "cancelled": ("JobsCancelled", False, "had been cancelled before slurmctld saved that; nothing is to be done"),
 }
 _MOST_NAMED = 60

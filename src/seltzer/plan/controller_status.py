@@ -120,6 +120,9 @@ def state_safe(seen: Observation) -> Finding:
     if known is UNSET or not known:
         return Finding("StateSafe", "Unknown", "Starting", "the state volume hasn't been looked at yet")
     room = f"{size(known.free)} of {size(known.size)} are free on the state volume"
+    if known.low and known.files is not UNSET:
+        words = f"the state volume takes only {known.files} more files; remove from it what isn't Slurm's"
+        return _no("StateSafe", "LowSpace", f"{words}, or move to one with more inodes")
     if known.low:
         words = (
             f"only {room}, and Slurm can't save jobs on a full one; set controller.storage.size to more, or remove "

@@ -45,6 +45,7 @@ class _Volume(msgspec.Struct):
     free: int
     size: int
     low: bool = False
+    files: int | UnsetType = UNSET
 
 
 class Told:
@@ -65,7 +66,9 @@ class Told:
     @property
     def volume(self) -> VolumeStatus | UnsetType:
         found = self._json(VOLUME, _Volume)
-        return VolumeStatus(free=found.free, size=found.size, low=found.low) if found and found.size > 0 else UNSET
+        if not found or found.size <= 0:
+            return UNSET
+        return VolumeStatus(free=found.free, size=found.size, low=found.low, files=found.files)
 
     @property
     def crash(self) -> Crash | UnsetType:
