@@ -21,6 +21,14 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         ["sched/backfill: _start_job: Started JobId=7 in cpu on n[1-2]"],
         Trace(started="n[1-2]"),
     ),
+    "found running by the next slurmctld": (
+        [SUBMIT, "error: Registered PENDING JobId=7 StepId=7.batch on node n1"],
+        Trace(submitted=True, started="n1"),
+    ),
+    "found running while it is put back": (
+        [START, "Requeuing JobId=7", "error: Registered PENDING JobId=7 StepId=7.batch on node n1"],
+        Trace(started="n1", requeued=True),
+    ),
     "its node was configured": (
         ["prolog_running_decr: Configuration for JobId=7 is complete"],
         Trace(started="a node"),
@@ -126,7 +134,7 @@ def test_a_log_that_is_cut_off_never_makes_a_start_out_of_none(lines: list[str],
     cut = traces.read(text.split("\n")[:-1]).of(7)
     if cut.started:
         assert any("Allocate" in line or "Started" in line or "Configuration" in line or "running" in line
-                   or "_allocate_resources" in line for line in text.split("\n"))  # fmt: skip
+                   or "_allocate_resources" in line or "Registered" in line for line in text.split("\n"))  # fmt: skip
 
 
 @given(st.lists(st.text(max_size=80) | words.map(lambda line: line.replace("7", "JobId=")), max_size=20))

@@ -90,6 +90,12 @@ def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.status = trace.asked = None
 
 
+def _register(trace: Trace, match: re.Match[str]) -> None:
+    """A node runs what the next slurmctld takes for waiting: it has started, unless it is being put back just then."""
+    if not trace.requeued:
+        _start(trace, match)
+
+
 def _exit(trace: Trace, match: re.Match[str]) -> None:
     number = int(match["number"])
     trace.status = number << 8 if match["how"] == "WEXITSTATUS" else number
@@ -146,6 +152,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"\bAllocate <job> NodeList=(?P<nodes>\S+)", _start),
         (r"\bStarted <job> in \S+ on (?P<nodes>\S+)", _start),
         (r"<job> allocated resources: NodeList=(?P<nodes>\S+)", _start),
+        (r"Registered PENDING <job> StepId=\S+ on node (?P<nodes>\S+)", _register),
         (r"Configuration for <job> (?:is )?complete", _start),
         (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number>\d+)", _exit),
         (r"_job_complete: <job> cancelled by interactive user", _cancel),
