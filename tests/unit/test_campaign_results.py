@@ -67,7 +67,7 @@ def test_the_page_shows_every_row_and_what_went_wrong() -> None:
         row(Outcome("x", True, failure="Gone: nobody leads\nmore")),
     ]
     text = page.text(rows)
-    assert "| node cut | 1 | 0 | 0 | 0.3 | 0.3 | 1,234 | 0 | 0 | 0 | 0 | 0 | 1/4 |" in text
+    assert "| node cut | 1 | 0 | 0 | 0.3 | 0.3 | 1,234 | 0 | 0 | 0 | 0 | 0 | 1 of 4 |" in text
     assert "| node cut | 1 | never | never |" in text
     assert "- node cut, repeat 0: Gone: nobody leads\n" in text
     assert "2026-01-02 on 2 cores" in text and "200 jobs in flight" in text

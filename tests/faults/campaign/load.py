@@ -86,8 +86,8 @@ class Load:
             self._submitting.clear()
 
     @contextmanager
-    def watching(self, prefix: str) -> Iterator[None]:
-        """Ask slurmctld, and submit jobs that find a free node, several times a second; have some srun at work, too."""
+    def watching(self, prefix: str, interactive: bool = False) -> Iterator[None]:
+        """Ask slurmctld, and submit jobs that find a free node, several times a second; if asked, have srun at work."""
         over = threading.Event()
         with ThreadPoolExecutor(40) as pool:
             turns = [
@@ -97,8 +97,9 @@ class Load:
                     args=(pool, over, PROBE_EVERY, lambda: self._probe(prefix)),
                     daemon=True,
                 ),
-                threading.Thread(target=self._interact, args=(over,), daemon=True),
             ]
+            if interactive:
+                turns.append(threading.Thread(target=self._interact, args=(over,), daemon=True))
             for turn in turns:
                 turn.start()
             try:

@@ -131,7 +131,7 @@ class Row:
             until("enough jobs are in flight", lambda: rig.load.in_flight() >= rig.load.most * 0.9, _FULL_DEADLINE)
             scene = Scene(rig, rig.target(), prefix, chance)
             try:
-                with rig.load.watching(prefix):
+                with rig.load.watching(prefix, fault.interactive):
                     began = time.time()
                     until("those who watch are at work", lambda: time.time() - began > _WARM_UP)
                     for action in fault.before:

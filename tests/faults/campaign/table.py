@@ -35,6 +35,8 @@ class Fault:
     """What ends the fault by itself after it has lasted, while the watching goes on."""
     returns: bool = False
     """The node that was lost comes back with a slurmctld that still believes in itself: it must change nothing."""
+    interactive: bool = False
+    """With srun at work, which can't be kept: they are counted."""
     alone: bool = False
     """Not one of two at once."""
     pair: bool = False
@@ -74,6 +76,7 @@ FAULTS: tuple[Fault, ...] = (
     _signalled(signal.SIGSEGV),
     _signalled(signal.SIGTERM),
     Fault("slurmctld SIGKILL after 50 submissions", (_KILL,), _FRESH, CRASH, before=(actions.submit(50),)),
+    replace(_signalled(signal.SIGKILL), name="slurmctld SIGKILL, with srun at work", interactive=True, alone=True),
     _DELETED,
     _with_standby(_DELETED),
     _FORCED,
