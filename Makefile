@@ -54,7 +54,7 @@ layers: setup ## Check which part imports which (import-linter)
 
 .PHONY: unit
 unit: setup ## Run the unit tests
-	@.venv/bin/pytest --quiet tests/unit
+	@.venv/bin/pytest --quiet --numprocesses 3 tests/unit
 
 .PHONY: bench
 bench: setup ## Measure how fast things are, beside the floor; the numbers are in build/bench.json too
