@@ -120,7 +120,7 @@ def test_jobs_come_back_under_their_ids_with_script_environment_and_options(epoc
     assert list(ctl.submitted) == [12, 13], "in the order in which they were submitted"
     first = ctl.submitted[12]
     assert (first["name"], first["script"]) == ("a", "#!/bin/sh\necho 12\n")
-    assert first["environment"] == ["A=b", "SELTZER_JOB=k12", "TWO=lines\nof it", "SELTZER_PUT_BACK=k12"]
+    assert first["environment"] == ["SELTZER_PUT_BACK=k12", "A=b", "SELTZER_JOB=k12", "TWO=lines\nof it"]
     assert "hold" not in first
 
 

@@ -52,7 +52,8 @@ def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter
     """Put it back. One that depends on a job that is gone is held without that; what Slurm refuses is kept."""
     assert unsaved.entry and files.script is not None
     options = {**unsaved.entry.options, "job_id": unsaved.id}
-    options["environment"] = [*(files.environment or ()), f"SELTZER_PUT_BACK={files.key}"]
+    # The first of a name is what job_submit.lua sees, whatever the user or an earlier put-back has left.
+    options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
     error = _submit(options, files.script, rest, slurm)
