@@ -22,6 +22,19 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.delete()
 
 
+def test_ending_an_interactive_job_keeps_nobody_waiting(cluster: Cluster) -> None:
+    """slurmctld looks for the host of srun, which no DNS knows, and would do so for ten seconds with its locks held."""
+    job = cluster.sbatch("srun sleep 900", "--mem=1M", "--job-name=with-srun")
+    step = f"{job}.0"
+    until("its srun runs", lambda: step in cluster.login("squeue", "--steps", "--noheader", "--format=%i").split())
+    cluster.login("scancel", job)
+    cluster.wait_for_job(job, "CANCELLED")
+    log = cluster.in_controller("cat", "/run/slurmctld-state/slurmctld.log").stdout
+    assert f"job_signal: 9 of running JobId={job} successful" in log
+    assert "getaddrinfo" not in log
+    assert cluster.in_controller("getent", "hosts", "no-such-host.example", check=False).code, "only hosts, no services"
+
+
 def test_an_empty_spec_runs_jobs_across_nodes(cluster: Cluster) -> None:
     answers = cluster.login("srun", "--partition=cpu", "--nodes=2", "hostname").split()
     assert sorted(answers) == ["cpu-0", "cpu-1"]

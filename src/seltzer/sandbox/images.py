@@ -214,6 +214,7 @@ def _recipes(binaries: Path) -> list[Recipe]:
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
+    more["slurmctld"]["nss.c"] = images / "slurm" / "nss.c"
     return [
         *(
             Recipe(target, images / "slurm" / "Dockerfile", {**slurm, **more.get(target, {})}, target)

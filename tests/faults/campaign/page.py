@@ -54,16 +54,13 @@ the old node comes back, and no state file may change meanwhile.
 
 - **Interactive jobs.** An `srun` or `salloc` that was acknowledged in the last five seconds before a SIGKILL isn't in
   the saved state, and its other end is gone or hangs. It is reported and not put back.
-- **Time, with `srun` at work.** A restarted slurmctld asks DNS for the hosts that `srun` runs on, ten times a second apart
-  for each that isn't known, and answers nobody meanwhile. Pods have no DNS names, so with several `srun` it may be a minute.
-  That is Slurm's doing and ours to prevent; it isn't yet.
 - **Running jobs that slurmctld had not saved.** A job that started in those seconds is ended when its node reports to
   the new slurmctld; these are the killed ones above. It isn't run again by itself, since it had begun.
 - **Some options** of a job that is put back: those that Slurm shows to no plugin, such as `--deadline`, `--open-mode`,
   `--signal` and binding. Its age starts anew.
 - **A power loss.** SIGKILL and a killed node leave what the kernel had taken for the disk; a machine without power
-  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the state volume of the campaign is in
-  memory (tmpfs), so this isn't measured here, and saving costs less than on a disk.
+  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the campaign's state volume is in memory
+  (tmpfs), so this isn't measured here, and saving costs less than on a disk.
 - **Time.** Nothing here is faster than Kubernetes: without a standby it has to notice that a node is gone (8 s in the
   sandbox, 48 s by its defaults), evict and start a pod.
 
