@@ -59,8 +59,8 @@ the old node comes back, and no state file may change meanwhile.
 - **Some options** of a job that is put back: those that Slurm shows to no plugin, such as `--deadline`, `--open-mode`,
   `--signal` and binding. Its age starts anew.
 - **A power loss.** SIGKILL and a killed node leave what the kernel had taken for the disk; a machine without power
-  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the campaign's state volume is in memory
-  (tmpfs), so this isn't measured here, and saving costs less than on a disk.
+  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the campaign's state volume is in
+  memory (tmpfs), so this isn't measured here, and saving costs less than on a disk.
 - **Time.** Nothing here is faster than Kubernetes: without a standby it has to notice that a node is gone (8 s in the
   sandbox, 48 s by its defaults), evict and start a pod.
 
