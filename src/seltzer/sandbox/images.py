@@ -210,11 +210,10 @@ def _recipes(binaries: Path) -> list[Recipe]:
     for program in ("pause", "coredns"):
         if not (binaries / program).is_file():
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
-    slurm = {"install": images / "slurm" / "install"}
+    slurm = {name: images / "slurm" / name for name in ("install", "nss.c")}
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
-    more["slurmctld"]["nss.c"] = images / "slurm" / "nss.c"
     return [
         *(
             Recipe(target, images / "slurm" / "Dockerfile", {**slurm, **more.get(target, {})}, target)
