@@ -40,8 +40,6 @@ def book() -> Book:
 @pytest.mark.parametrize("name", ROWS)
 def test_a_fault_costs_seconds_and_no_job(rig: Rig, book: Book, name: str, tmp_path: Path) -> None:
     fault = next(fault for fault in FAULTS if fault.name == name)
-    if fault.standby and not rig.knows_standby():
-        pytest.skip("there is no controller.standby yet")
     row = Row(rig, book, fault, SEED, tmp_path)
     one = row.repeat(0, operator=name != "pod deleted")
     row.drain(one)

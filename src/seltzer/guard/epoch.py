@@ -69,7 +69,7 @@ class Epoch:
         """
         if not (self.path / "job_state").exists():
             (self.path / _MARKER).touch()
-            _sync(self.path)
+            sync(self.path)
 
     @property
     def owes_reconfigure(self) -> bool:
@@ -101,7 +101,7 @@ def begin(
         raise Overtaken("the Lease has to be renewed first")
     newest = max([*found, above])
     ours = _rename(state / f"epoch-{found[0]}", newest + 1) if found else _make(state, newest)
-    _sync(state)
+    sync(state)
     for left in ours.path.glob("*.new"):
         left.unlink(missing_ok=True)
     return ours
@@ -153,7 +153,8 @@ def _epochs(state: Path) -> list[int]:
     return sorted(int(match[1]) for file in state.iterdir() if (match := _NAME.fullmatch(file.name)))
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
+    """Have the names in it outlive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

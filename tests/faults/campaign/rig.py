@@ -16,7 +16,6 @@ from typing import Any
 
 from tests.harness import Cluster, Sandbox, claim, until
 
-from seltzer.api.slurmcluster import Controller
 from seltzer.sandbox import commands
 
 from . import processes
@@ -64,10 +63,6 @@ class Rig:
         """Those who use the cluster."""
         assert self._load, "there is no load before there is a cluster"
         return self._load
-
-    @staticmethod
-    def knows_standby() -> bool:
-        return "standby" in Controller.__struct_fields__
 
     # --- set-up ---------------------------------------------------------------------------------------------------
 
@@ -176,7 +171,7 @@ class Rig:
         for node in MORTAL:
             if self.node_state(node) != "running":
                 commands.node_fault(self.sandbox.name, "heal", node)
-        if self.knows_standby() and self._spec_standby() != standby:
+        if self._spec_standby() != standby:
             self.cluster.patch("slurmcluster", self.cluster.name, {"spec": {"controller": {"standby": standby}}})
         why = ""
 

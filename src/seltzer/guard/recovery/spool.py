@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from seltzer.guard.epoch import sync
+
 RECOVERY = "seltzer.recovery"
 LOST = "lost"
 KEPT = 1000
@@ -81,7 +83,7 @@ def save(epoch: Path, jobs: Collection[int]) -> None:
             with suppress(FileNotFoundError):
                 _link(source / name, half / name)
         half.rename(target)
-    _sync(area)
+    sync(area)
 
 
 def saved(epoch: Path) -> set[int]:
@@ -113,7 +115,7 @@ def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> 
     if target.is_dir():
         shutil.rmtree(target)
     source.rename(target)
-    _sync(lost)
+    sync(lost)
     _shorten(lost)
     return True
 
@@ -192,11 +194,3 @@ def _shorten(lost: Path) -> None:
     found = sorted(_jobs(lost), key=lambda each: each[1].stat().st_mtime)
     for _, folder in found[:-KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
