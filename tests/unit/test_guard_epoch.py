@@ -147,13 +147,11 @@ def test_the_link_has_one_name_for_ever_and_leads_nowhere_once_somebody_else_has
     assert (link / "job_state").read_text() == "jobs"
 
 
-def test_a_new_cluster_owes_a_reconfigure_until_it_is_done(tmp_path: Path) -> None:
+def test_what_the_nodes_were_told_is_known_in_the_next_epoch(tmp_path: Path) -> None:
     ours = epoch.begin(tmp_path, yes)
-    ours.owe_reconfigure()
-    (ours.path / "job_state").touch()
+    assert ours.told == ""
+    ours.tell("one")
     ours = epoch.begin(tmp_path, yes)  # after a crash
-    ours.owe_reconfigure()
-    assert ours.owes_reconfigure
-    ours.reconfigured()
-    ours.owe_reconfigure()
-    assert not ours.owes_reconfigure
+    assert ours.told == "one"
+    ours.tell("two")
+    assert ours.told == "two"

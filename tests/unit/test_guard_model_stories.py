@@ -165,6 +165,7 @@ def a_slurmctld_that_hangs_while_its_guard_wins_again(tell: Story) -> None:
 def cut_off_and_fenced(tell: Story) -> None:
     first, second = tell.guard(), tell.guard()
     tell.leads(first)
+    tell.world.run_alone(first, 300)  # it is ready
     first.line.mode = "away"
     tell.leads(second)
     since = first.machine.time

@@ -55,11 +55,13 @@ def test_after_a_kill_jobs_are_looked_for_before_anything_is_scheduled(rig: Rig)
     lose(rig, 12)
     answer(rig.folder, f"#!/bin/sh\ncp {rig.folder}/etc-pod-a/slurm.conf {rig.folder}/while-repairing\n")
     before = len(rig.happened("reconfigure"))
+    ends = len(rig.happened("end"))
     os.kill(pid, signal.SIGKILL)
     found = json.loads(until("the job is named", lambda: rig.api.report.get("recovered")))
     assert [(job["id"], job["outcome"]) for job in found["jobs"]] == [("12", "kept")]
-    until("it schedules again", lambda: len(rig.happened("reconfigure")) == before + 1)
+    until("it ends and saves all", lambda: len(rig.happened("end")) == ends + 1)
     assert rig.running() != pid
+    assert len(rig.happened("reconfigure")) == before, "no slurmd has to start anew"
     quiet = (rig.folder / "while-repairing").read_text()
     assert "sched_interval=-1" in quiet and "FirstJobId=13" in quiet
     assert "sched_interval" not in conf(rig) and "FirstJobId" not in conf(rig)
@@ -101,6 +103,8 @@ def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
+    ends = len(rig.happened("end"))
     os.kill(pid, signal.SIGKILL)
-    until("one to schedule again, one for the nodes", lambda: len(rig.happened("reconfigure")) == before + 2)
+    until("one to schedule again, one for the nodes", lambda: len(rig.happened("end")) == ends + 2)
     assert rig.running() != pid
+    assert len(rig.happened("reconfigure")) == before

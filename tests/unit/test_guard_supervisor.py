@@ -39,7 +39,8 @@ def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> Non
         ("reconfigure", pid, "epoch-1"),
         ("start", pid, "epoch-1"),
     ]
-    assert names(rig, "epoch-1") == {"job_state", "seltzer.stamps"}, "nothing is owed any more"
+    assert (rig.state / "epoch-1" / "seltzer.told").read_text() == "first"
+    assert names(rig, "epoch-1") == {"job_state", "seltzer.stamps", "seltzer.told"}
     until("all is told", lambda: {"slurm-version", "saved", "volume"} <= set(rig.api.report))
     report = rig.api.report
     assert report.pop("started").endswith("Z")
@@ -72,13 +73,14 @@ def test_an_old_cluster_is_not_reconfigured(rig: Rig) -> None:
     (rig.state / "epoch-7").mkdir()
     (rig.state / "epoch-7" / "job_state").write_text("jobs")
     (rig.state / "epoch-7" / "job_state.new").write_text("half of them")
+    (rig.state / "epoch-7" / "seltzer.told").write_text("first")
     rig.start()
     rig.running()
     assert whats(rig) == ["start"]
     assert rig.epochs() == ["epoch-8"]
     assert "epoch" not in (rig.folder / "etc-pod-a" / "slurm.conf").read_text(), "it is the same for all slurmds"
     assert rig.api.report["epoch"] == "8"
-    assert names(rig, "epoch-8") == {"job_state", "seltzer.stamps"}
+    assert names(rig, "epoch-8") == {"job_state", "seltzer.stamps", "seltzer.told"}
 
 
 def test_a_crashed_slurmctld_is_started_again_in_place(rig: Rig) -> None:
@@ -237,7 +239,8 @@ def test_a_change_that_needs_a_restart_is_a_clean_one(rig: Rig) -> None:
     pid = rig.running()
     rig.configure("second", restart="r2")
     assert rig.running("second") != pid
-    assert [event.what for event in rig.journal[-2:]] == ["end", "start"]
+    # The nodes are told once it has begun, or nobody would tell them.
+    assert [event.what for event in rig.journal[-4:]] == ["end", "start", "reconfigure", "start"]
     assert rig.api.report["restarts"] == "0"
     assert rig.epochs() == ["epoch-1"]
 

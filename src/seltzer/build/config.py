@@ -114,7 +114,7 @@ def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
 def _ours() -> list[Pair]:
     return [
         # slurmds and clients get their configuration from slurmctld, also when it has changed while it was away.
-        ("SlurmctldParameters", "enable_configless,reconfig_on_restart"),
+        ("SlurmctldParameters", "enable_configless"),
         # A node has what its pod may use, not what slurmd sees of the machine.
         ("SlurmdParameters", "config_overrides"),
         ("SlurmdPort", str(names.PORTS["slurmd"])),

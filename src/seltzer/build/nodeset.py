@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from importlib import resources as files
 from typing import Any
 
 from seltzer.api.nodeset import NodeSet
@@ -17,6 +18,7 @@ from .names import PORTS, Manifest
 
 __all__ = ["TemplateRefused", "pod", "support", "template"]
 
+_SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
 # Limits that aren't set are what the Kubernetes node can give.
 _FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_MEMORY", "limits.memory", "1Mi")}
@@ -101,10 +103,15 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
         "name": "slurmd",
         "image": nodeset.spec.image or images.slurmd,
         "imagePullPolicy": images.pull_policy,
-        "command": pods.after_slurmctld(
-            "/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *pods.conf_server(cluster)
-        ),
-        "env": [pods.from_field("POD_NAME", "metadata.name"), *pods.slurmctld_env(cluster)],
+        "command": [
+            *("/bin/bash", "-c", _SCRIPT, "seltzer"),
+            *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *pods.conf_server(cluster)),
+        ],
+        "env": [
+            pods.from_field("POD_NAME", "metadata.name"),
+            *pods.slurmctld_env(cluster),
+            {"name": "SELTZER_SLURMD_PORT", "value": str(PORTS["slurmd"])},
+        ],
         "ports": [{"name": "slurmd", "containerPort": PORTS["slurmd"], "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": "slurmd"}, "periodSeconds": 1},
         "resources": pods.resources(nodeset.spec.resources),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 _NAME = re.compile(r"epoch-([1-9][0-9]{0,17})")
 # Not `.new`: those are Slurm's half-written files.
-_MARKER = "seltzer.first-reconfigure"
+_TOLD = "seltzer.told"
 
 
 class Blocked(Exception):
@@ -62,22 +62,23 @@ class Epoch:
         half.symlink_to(self.path)
         half.rename(link)
 
-    def owe_reconfigure(self) -> None:
-        """Write down, before the first start, that a new cluster needs one reconfigure.
-
-        Until then a crash would leave accounting without a file that slurmctld doesn't start without.
-        """
-        if not (self.path / "job_state").exists():
-            (self.path / _MARKER).touch()
-            sync(self.path)
-
     @property
-    def owes_reconfigure(self) -> bool:
-        return (self.path / _MARKER).exists()
+    def told(self) -> str:
+        """The configuration of which all nodes were told by a reconfigure; empty in a new cluster.
 
-    def reconfigured(self) -> None:
-        with suppress(OSError):  # then it is done once more the next time, which harms nobody
-            (self.path / _MARKER).unlink()
+        That needs one in any case: until then a crash would leave accounting without a file that slurmctld doesn't
+        start without.
+        """
+        try:
+            return (self.path / _TOLD).read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def tell(self, digest: str) -> None:
+        half = self.path / f"{_TOLD}.half"
+        with suppress(OSError):  # then they are told once more the next time, which harms nobody
+            half.write_text(digest)
+            half.rename(self.path / _TOLD)
 
 
 def begin(

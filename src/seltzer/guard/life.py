@@ -36,6 +36,12 @@ class Reason(enum.Enum):
     LOST = "another one holds the Lease"
     HELD = "it is held for debugging"
     FENCED = "its state directory is gone"
+    REPAIRED = "its jobs have been put right"
+    ROLL_CALL = "all nodes have to register once more"
+
+
+AGAIN = frozenset({Reason.REPAIRED, Reason.ROLL_CALL})
+"""It is started again at once, and nobody has to know."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class World:
 class Life:
     """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
 
-    def __init__(self, world: World, epoch: Epoch, chosen: Config) -> None:
+    def __init__(self, world: World, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
+        """`roll_call`: some jobs may only be believed to run, which shows when their nodes register late enough."""
         self._world = world
         self._times = world.settings.times
         self._places = world.settings.places
@@ -61,7 +68,6 @@ class Life:
         self.config = chosen
         self._started_with = chosen.restart
         epoch.link(self._places.link)
-        epoch.owe_reconfigure()
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
         self._quiet = self._found.quiet  # nothing is scheduled yet
@@ -78,9 +84,9 @@ class Life:
         self._ready = False
         self._ready_since = math.inf
         self._asked_to_reconfigure = math.inf
-        self._settling = False  # in the one reconfigure of a new cluster
+        self._reconfiguring = False
         self._rotated = time.monotonic()
-        self._roll_call = math.inf  # when all nodes have to register once more
+        self._roll_call = self.born + self._times.roll_call if roll_call else math.inf
         world.report.set(started=now())
 
     @property
@@ -126,8 +132,8 @@ class Life:
 
     def _attend(self) -> Reason | None:
         """What there is to do while all is well."""
-        if not self._ready and self._readiness.ready:
-            self._become_ready()
+        if not self._ready and self._readiness.ready and (reason := self._become_ready()):
+            return reason
         if not self._ready:
             late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
             return Reason.CHANGED if late and not self._child.renewed else None
@@ -139,57 +145,45 @@ class Life:
         change = self._world.rollout.change(self.config)
         if change is None:
             self._tell()
-            if time.monotonic() >= self._roll_call:
-                log.say("all nodes register once more, so that slurmctld finds the jobs that it only believes to run")
-                self._roll_call = math.inf
-                self._send_reconfigure()
-            return None
+            return Reason.ROLL_CALL if time.monotonic() >= self._roll_call else None
         if change.restart != self._started_with:
             log.say(f"configuration {change.digest[:10]} needs a new start")
             return Reason.CHANGED
         return self._reconfigure(change)
 
-    def _become_ready(self) -> None:
+    def _become_ready(self) -> Reason | None:
         if self._quiet:
-            self._repair()
-            return
-        if self._opened:
-            self._finish_repair(*self._opened)
-            self._roll_call = time.monotonic() + self._times.roll_call
-        if self._settling:
-            self._settling = False
-            self._epoch.reconfigured()
-        elif self._epoch.owes_reconfigure:
-            log.say("a new cluster: one reconfigure")
-            self._settling = True
+            return self._repair()
+        if self._reconfiguring:
+            self._reconfiguring = False
+            self._epoch.tell(self.config.digest)
+        elif self._epoch.told != self.config.digest:
+            # After a crash it isn't done for nothing: two in a row, with jobs ending, have hung slurmds for ever.
+            log.say("the nodes don't know this configuration yet: one reconfigure")
             self._send_reconfigure()
-            return
+            return None
         self._ready = True
         self._ready_since = time.monotonic()
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
         self._tell()
+        return None
 
-    def _repair(self) -> None:
-        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick."""
+    def _repair(self) -> Reason | None:
+        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick.
+
+        It is started anew for that, and saves all when it ends. A reconfigure would be no quicker, and would have every
+        slurmd start anew as well, just when jobs end that slurmctld doesn't know.
+        """
         if not self._repairer:
             world = self._world
             self._repairer = Repairer(self._found, world.settings, world.processes, world.waker.wake)
         if not self._repairer.done:
-            return
+            return None
         told = self._repairer.recovered.as_json(self._epoch.number)
         if told:
             self._world.report.set(recovered=told)
-        self._quiet = False
-        try:
-            self._write(self.config)
-        except OSError as error:
-            self._quiet = True
-            self._world.report.set(message=f"slurmctld's configuration can't be written: {error}")
-            return
-        # What comes from here on is in the state that the reconfigure saves, or later than that.
         self._opened = (state.saved(self._epoch.path), history.last_time(self._epoch.path))
-        self._settling = self._epoch.owes_reconfigure
-        self._send_reconfigure()
+        return Reason.REPAIRED
 
     def _finish_repair(self, before: int, until: float | None) -> None:
         self._opened = None
@@ -214,6 +208,7 @@ class Life:
 
     def _send_reconfigure(self) -> None:
         self._ready = False
+        self._reconfiguring = True
         self._asked_to_reconfigure = time.monotonic()
         self._child.reconfigure()
         self._readiness = self._ask()
@@ -255,3 +250,5 @@ class Life:
         if self._child.code == 0:
             with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
                 recovery.ended_well(self._epoch.path, before)
+            if self._opened:
+                self._finish_repair(*self._opened)

@@ -5,7 +5,7 @@
 2. If there was anything, slurmctld starts with `QUIET`: it takes jobs but starts none, and gives no ID out twice.
 3. `repair`, beside it: jobs that it knows wrongly are held, cancelled or completed; jobs that it doesn't know are put
    back or kept.
-4. It is reconfigured to schedule again, which saves all that; only then `finished` forgets what was found.
+4. It ends, which saves all that, and is started anew to schedule again; only then `finished` forgets what was found.
 
 A crash anywhere in between leaves what was found for the next start.
 """

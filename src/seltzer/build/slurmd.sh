@@ -1,0 +1,63 @@
+# The first process of slurmd's container; its words are slurmd's command. Jobs outlive slurmd, since their slurmstepds
+# are processes of their own: a slurmd that ends or hangs is started again in place, and no job notices.
+readonly DEAF_SECONDS=15
+port=$(printf %04X "$SELTZER_SLURMD_PORT")
+ending=
+trap ending=1 TERM
+
+job_runs() {
+    local file name
+    for file in /proc/[0-9]*/comm; do
+        { read -r name <"$file"; } 2>/dev/null && [[ $name == slurmstepd ]] && return
+    done
+    return 1
+}
+
+# Whether the kernel has connections that slurmd hasn't taken; kubelet makes one every second. They count as what a
+# listening socket (0A) has to read.
+is_deaf() {
+    local file here state waiting
+    for file in /proc/net/tcp /proc/net/tcp6; do
+        [[ -r $file ]] || continue
+        while read -r _ here _ state waiting _; do
+            [[ $state == 0A && $here == *:$port && $waiting != *:00000000 ]] && return
+        done <"$file"
+    done
+    return 1
+}
+
+# A slurmd that can't fetch its configuration ends, and Kubernetes starts it again ever later; so it starts when there
+# is somebody to ask. A connection to a dead address would hang for minutes.
+until timeout 2 bash -c 'exec 3<>"/dev/tcp/$SELTZER_HOST/$SELTZER_PORT"' 2>/dev/null; do
+    [[ $ending ]] && exit
+    sleep 0.2
+done
+
+while :; do
+    started=$SECONDS deaf=0
+    "$@" &
+    slurmd=$!
+    while kill -0 "$slurmd" 2>/dev/null; do
+        if [[ $ending ]] && ! job_runs; then
+            kill "$slurmd"
+            wait "$slurmd"
+            exit 0
+        fi
+        if is_deaf; then deaf=$((deaf + 1)); else deaf=0; fi
+        if ((deaf >= DEAF_SECONDS)); then
+            echo "seltzer: slurmd has taken no connection for $deaf s and is started again; its jobs go on"
+            kill -KILL "$slurmd"
+        fi
+        sleep 1 &
+        wait -n "$slurmd" $!
+    done
+    wait "$slurmd"
+    code=$?
+    if ! job_runs; then
+        [[ $ending ]] && exit 0
+        # One that can't start is Kubernetes' to start again, ever later, and to tell about.
+        ((SECONDS - started < 10)) && exit "$code"
+    fi
+    echo "seltzer: slurmd ended with code $code and is started again; its jobs go on"
+    ((SECONDS - started < 10)) && sleep 2
+done
