@@ -26,7 +26,7 @@ _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in 
 _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
 # Lists of flags of which some are ours: the user's are added.
-_JOINED = frozenset({"slurmctldparameters", "slurmdparameters"})
+_JOINED = frozenset({"debugflags", "schedulerparameters", "slurmctldparameters", "slurmdparameters"})
 
 # On a reconfigure slurmctld starts itself anew and reads everything again (tried with MaxNodeCount, GresTypes,
 # SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its way to authenticate.
@@ -135,6 +135,8 @@ def _ours() -> list[Pair]:
         ("JobRequeue", "1"),
         # Slurm lets a batch job wait for 3 s before it looks for a node, also after a failover.
         ("SchedulerParameters", "batch_sched_delay=1"),
+        # So that slurmctld's log tells of every start: those of the backfill scheduler it tells with this flag only.
+        ("DebugFlags", "HetJob"),
         # Accounting can miss what is purged sooner.
         ("MinJobAge", "300"),
         # Jobs live through a short break of the network; those on a dead node don't wait for long.
