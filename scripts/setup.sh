@@ -39,6 +39,7 @@ needs=(
     ps:procps
     runc:runc
     ssh:openssh-client # our tests log in with it
+    tmux:tmux # our tests look at a terminal with it
     /etc/ssl/certs/ca-certificates.crt:ca-certificates
     /usr/lib/podman/netavark:netavark # newer versions of buildah insist on it, for a network that our builds do without
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring

@@ -63,8 +63,12 @@ class Rig:
         manifest = {"metadata": metadata, **parts}
         return await self.client.apply(resource, manifest, manager=manager, subresource=subresource)
 
-    async def patch(self, resource: Resource[Item], name: str, patch: Any, subresource: str = "") -> Item:
-        return await self.client.patch(resource, name, self.namespace, patch=patch, subresource=subresource)
+    async def patch(
+        self, resource: Resource[Item], name: str, patch: Any, subresource: str = "", *, strategic: bool = False
+    ) -> Item:
+        return await self.client.patch(
+            resource, name, self.namespace, patch=patch, subresource=subresource, strategic=strategic
+        )
 
     async def delete(self, resource: Resource[Item], name: str, **options: Any) -> None:
         await self.client.delete(resource, name, self.namespace, **options)
@@ -519,6 +523,24 @@ async def test_a_pod_is_placed_and_gets_ready(rig: Rig) -> None:
     (main,) = pod.status["containerStatuses"]
     assert main["ready"] and "running" in main["state"]
     assert pod.metadata.generation == 1, "where it runs is no change of what is wanted"
+
+
+async def test_what_is_said_about_a_pod_goes_with_its_status(rig: Rig) -> None:
+    await rig.create(PODS, "one", spec=SLEEPER, metadata={"annotations": {"old": "1", "kept": "1"}})
+    pod = await ready(rig, "one")
+    patch = {
+        "metadata": {"uid": pod.metadata.uid, "labels": {"busy": "true"}, "annotations": {"new": "2", "old": None}},
+        "status": {"conditions": [{"type": "seltzer.dev/Test", "status": "True", "reason": "Tried"}]},
+    }
+    told = await rig.patch(PODS, "one", patch, "status", strategic=True)
+    conditions = {each["type"]: each["status"] for each in told.status["conditions"]}
+    assert conditions["seltzer.dev/Test"] == "True" and conditions["Ready"] == "True"
+    assert told.metadata.labels["busy"] == "true"
+    assert told.metadata.annotations == {"kept": "1", "new": "2"}
+    again = await rig.patch(PODS, "one", patch, "status", strategic=True)
+    assert again.metadata.resource_version == told.metadata.resource_version
+    with pytest.raises(Invalid, match=r"metadata\.uid"):
+        await rig.patch(PODS, "one", {**patch, "metadata": {"uid": "another"}}, "status", strategic=True)
 
 
 async def test_a_pod_that_runs_is_given_time_to_end(rig: Rig) -> None:

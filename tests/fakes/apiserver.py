@@ -187,6 +187,10 @@ class FakeApiServer:
                 return (201 if created else 200), item
             case "application/merge-patch+json":
                 return 200, self._change(request, id_, subresource, lambda item: apiserver_patch.merge(item, content))
+            case "application/strategic-merge-patch+json":
+                return 200, self._change(
+                    request, id_, subresource, lambda item: apiserver_patch.strategic(item, content)
+                )
             case "application/json-patch+json":
                 return 200, self._change(
                     request, id_, subresource, lambda item: apiserver_patch.json_patch(item, content)

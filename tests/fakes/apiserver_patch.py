@@ -1,4 +1,4 @@
-"""Merge patches and JSON patches."""
+"""Merge patches, JSON patches, and as much of strategic ones as we use."""
 
 from __future__ import annotations
 
@@ -18,6 +18,23 @@ def merge(target: Any, patch: Any) -> Any:
             merged.pop(key, None)
         else:
             merged[key] = merge(merged.get(key), value)
+    return merged
+
+
+def strategic(target: Any, patch: Any) -> Any:
+    """Like a merge patch, but conditions are merged by their types."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif key == "conditions":
+            known = {each["type"]: each for each in merged.get(key, [])}
+            told = {each["type"]: {**known.get(each["type"], {}), **each} for each in value}
+            merged[key] = list((known | told).values())
+        else:
+            merged[key] = strategic(merged.get(key), value)
     return merged
 
 

@@ -278,7 +278,9 @@ def _joined(id_: Id, old: Object, new: Object, subresource: str) -> Object:
     """The part of `new` that a write through this subresource may change, and the rest of `old`."""
     if subresource == "status":
         kept = {key: value for key, value in old.items() if key != "status"}
-        asked = {key: new["metadata"][key] for key in ("uid", "resourceVersion") if key in new.get("metadata", {})}
+        # Of a pod, what is said about it goes with its status.
+        more = ("labels", "annotations") if (id_.group, id_.plural) == ("", "pods") else ()
+        asked = {key: new["metadata"][key] for key in ("uid", "resourceVersion", *more) if key in new["metadata"]}
         told = {"status": new["status"]} if "status" in new else {}
         return {**kept, **told, "metadata": {**old["metadata"], **asked}}
     kept = {key: value for key, value in new.items() if key != "status"}

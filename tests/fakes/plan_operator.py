@@ -1,20 +1,23 @@
-"""The operator in the model world: it sees (perhaps late), decides, and does (perhaps only a part of it).
+"""The operator in the model world: it sees (perhaps late), decides, and does (perhaps only a part of it, or later).
 
-`do` is to the model what `controllers/act.py` is to the real thing, and is where every promise is checked.
+`do` is to the model what `controllers/act.py` is to the real thing. Whatever it does, `plan_promises` looks on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tests.fakes import plan_things as things
-from tests.fakes.plan_world import ModelPod, World
+from tests.fakes.plan_promises import Promises
+from tests.fakes.plan_world import Peace, Wish, World
 
-from seltzer.api.common import seconds
+from seltzer.api.core import Node as KubeNode
 from seltzer.api.core import Pod
-from seltzer.plan import choice
+from seltzer.controllers import act
+from seltzer.plan import causes
 from seltzer.plan import nodes as slurm_nodes
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import (
     Action,
     CreatePods,
@@ -24,18 +27,50 @@ from seltzer.plan.actions import (
     DrainNodes,
     KillJobs,
     MarkNodes,
+    MirrorPods,
+    OnSlurm,
     ResumeNodes,
+    SetAddress,
     SetFinalizer,
 )
+from seltzer.plan.causes import Machine
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodes import OURS
-from seltzer.plan.nodeset import Decision, Observation, decide
+from seltzer.plan.nodeset import Decision, Observation
 from seltzer.plan.removal import Slurm
 from seltzer.slurm.models import Node
 
 # Every pass of an update replaces at least one pod, in a handful of steps.
 PASSES = 120
+PAUSES = (1.0, 2.0, 20.0, 60.0)
+# Of who is looked at for ever something may still come, but not after so many passes.
+PATIENCE = 4
 CROWDED = Verdict(True, False, "TooManyNodes", "too many")
+# How long a machine's changes are remembered.
+MEMORY = 120.0
+
+
+class Watcher:
+    """What the operator remembers of machines; nothing, when it has just started."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, KubeNode | None] = {}
+        self._changes: dict[str, list[float]] = {}
+
+    def look(self, world: World) -> None:
+        for name, machine in world.machines.items():
+            node = machine.seen()
+            if name not in self.nodes or causes.words(self.nodes[name], ()) != causes.words(node, ()):
+                self._changes.setdefault(name, []).append(world.now)
+            self.nodes[name] = node
+
+    def machines(self, now: float) -> dict[str, Machine]:
+        found = {}
+        for name, node in self.nodes.items():
+            since = self._changes[name][-1]
+            # That it is seen for the first time is no change.
+            changes = sum(now - time <= MEMORY for time in self._changes[name][1:])
+            found[name] = Machine(node, now - since, changes)
+        return found
 
 
 class Operator:
@@ -43,22 +78,29 @@ class Operator:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._pods: tuple[Pod, ...] = ()
-        self._nodes: dict[str, Node] | None = None
+        self.promises = Promises(world)
+        # How many calls to Slurm it has made.
+        self.calls: list[OnSlurm] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Another one takes over, who remembers nothing."""
+        self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
+        self._nodes: Mapping[str, Node] | None = None
+        self._watcher = Watcher()
         self._unread = False
-        # Names of nodes that were taken away for an update and aren't back.
-        self.away: set[str] = set()
-        self._replacing: set[str] = set()
-        self._staying: set[str] = set()
-        self._available: set[str] = set()
-        # Names of pods that were too many.
-        self._let_go: set[str] = set()
+        self._thought: tuple[Observation, Decision, Wish] | None = None
+        self._idle = 0
 
     # --- observe --------------------------------------------------------------------------------------------------
 
     def watch(self) -> None:
         """The store of pods is up to date."""
         self._pods = tuple(pod.seen() for pod in self.world.pods.values())
+
+    def survey(self) -> None:
+        """So is that of machines."""
+        self._watcher.look(self.world)
 
     def poll(self) -> None:
         """Slurm is asked. Without an answer nothing is known."""
@@ -68,9 +110,10 @@ class Operator:
 
     def observe(self) -> Observation:
         world, wish = self.world, self.world.wish
-        if self._unread:
-            self.poll()  # a pass waits until it has read its own writes
-        return Observation(
+        if self._unread or any(causes.ended(pod) for pod in self._pods):
+            # A pass waits until it has read its own writes, and what may have registered since its container ended.
+            self.poll()
+        seen = Observation(
             nodeset=things.nodeset(
                 wish.replicas,
                 deleted=wish.deleted,
@@ -87,107 +130,124 @@ class Operator:
             closing=wish.closing,
             named=frozenset(world.named) if world.reachable else None,
             queued=world.queued if world.reachable else None,
+            controller_started=world.controller_started,
+            machines=self._watcher.machines(world.now),
         )
+        return replace(seen, silent=self._ask(plan.doubtful(seen)), free_at=self._deadlines())
+
+    def _ask(self, doubtful: Mapping[str, str]) -> frozenset[str] | None:
+        """Those who don't answer slurmctld's pod; None where that can't be asked, and where nobody is in doubt."""
+        if not doubtful or not self.world.reachable or not self.world.pings:
+            return None
+        there = {pod.address for pod in self.world.pods.values() if self.world.answers(pod)}
+        return frozenset(name for name, address in doubtful.items() if address not in there)
+
+    def _deadlines(self) -> dict[str, float | None]:
+        """Every job has an hour from its start, but those with odd numbers, which have no limit."""
+        found: dict[str, float | None] = {}
+        for name, record in self.world.records.items():
+            if record.jobs:
+                found[name] = None if any(job % 2 for job in record.jobs) else things.NOW + 3600 + max(record.jobs)
+        return found
 
     def decide(self) -> tuple[Observation, Decision]:
         seen = self.observe()
-        return seen, decide(seen)
+        decision = plan.decide(seen)
+        self.promises.looked(seen)
+        return seen, decision
 
     # --- act ------------------------------------------------------------------------------------------------------
 
     def do(self, actions: Sequence[Action], seen: Observation, decision: Decision) -> None:
         """In this order. After a write to Slurm its nodes are unknown until it is asked again."""
-        self._replacing = {pod.metadata.uid for pod in decision.replacing}
-        self._staying = {pod.metadata.name for pod in decision.staying}
-        self.away -= _alive(seen) - self._staying  # they are too many
-        self._count_who_is_back(len(_alive(seen)))
-        pool = choice.Pool(decision.staying, seen.slurm.nodes or {}, {})
-        self._available = {pod.metadata.name for pod in decision.staying if pool.available(pod)}
+        self._thought = None
+        self.promises.begin(seen, decision)
         for action in actions:
-            self._one(action, seen)
+            if self.world.exists:
+                self._one(action, seen)
+
+    def think(self) -> None:
+        """Decide something that isn't done yet."""
+        self._thought = (*self.decide(), self.world.wish)
+
+    def act_late(self, order: int, count: int) -> None:
+        """Do it now, whatever but the user's wish has changed: as far as Slurm is asked once more before."""
+        if self._thought is None or self._thought[2] != self.world.wish or not self.world.exists:
+            return
+        seen, decision, _ = self._thought
+        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods
+        actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
+        self.do(things.part_of(actions, order, count), seen, decision)
 
     def _one(self, action: Action, seen: Observation) -> None:
-        if not self.world.exists:
-            return
+        world = self.world
         match action:
             case SetFinalizer(present):
-                self._set_finalizer(present, seen)
+                world.finalizer = present
+                if not present:
+                    self.promises.ends(seen)
+                    world.records.clear()
+                    world.exists = False
             case CreatePods(names):
                 for name in names:
-                    self.world.create(name, self.world.template)
+                    world.create(name, world.template)
                 self.watch()  # a pass waits until it has read its own writes
             case DeletePods(pods, ask):
                 for goner in pods:
                     self._delete_pod(goner.name, goner.uid, goner.resource_version, ask, seen)
-            case _:
+            case MirrorPods(patches):
+                for patch in patches:
+                    if pod := world.pods.get(patch.name):
+                        pod.patch(patch)
+                self.watch()
+            case DrainNodes() | ResumeNodes() | DownNodes() | KillJobs() | MarkNodes() | SetAddress() | DeleteRecords():
+                self.promises.may_write(action, seen)
                 self._unread = True
-                if self.world.reachable:
+                if world.reachable:
                     self._on_slurm(action, seen)
+            case _:
+                raise AssertionError(f"{action} isn't for a NodeSet")
 
-    def _on_slurm(self, action: Action, seen: Observation) -> None:
-        known = seen.slurm.nodes or {}
-        match action:
-            case DrainNodes(names, reason):
-                assert reason.startswith(OURS)
-                wish = self.world.wish
-                assert not wish.crowded or not set(names) & self._staying, "who isn't accepted isn't updated"
-                for name in names:
-                    assert not known[name].drained, f"{name} is drained once more"
-                    self._drain(name, reason)
-            case ResumeNodes(names):
-                for name in names:
-                    assert slurm_nodes.drained_by_us(known[name]), f"{name} is resumed, but we didn't drain it"
-                    if record := self.world.records.get(name):
-                        record.drained, record.down, record.reason = False, False, ""
-            case DownNodes(names, reason):
-                for name in names:
-                    self._down(name, reason, seen)
-            case KillJobs(names):
-                for name in names:
-                    assert self._overdue(known[name], "kill"), f"jobs on {name} are killed, which nobody allowed"
-                    if record := self.world.records.get(name):
-                        record.completing |= record.jobs
-                        record.jobs.clear()
-            case MarkNodes(names, comment):
-                for name in names:
-                    if record := self.world.records.get(name):
-                        record.comment = comment
-            case DeleteRecords(names):
-                for name in names:
-                    assert name not in self.world.pods, f"the record of {name} is deleted, but its pod is there"
-                    self._may_delete_record(name, seen)
-                    record = self.world.records.get(name)
+    def _on_slurm(self, action: OnSlurm, seen: Observation) -> None:
+        """As `Actor` does: nodes that others have changed since they were looked at are left out."""
+        records, now = self.world.records, self.world.now
+        names = [name for name in action.names if self._is_due(action, name)]
+        if names:
+            self.calls.append(action)
+        before = {name: self.promises.before(name) for name in names}
+        for name in names:
+            record = records.get(name)
+            match action:
+                case DeleteRecords():
+                    self.promises.deletes_record(name, seen)
                     if record and not record.busy:  # Slurm refuses otherwise
-                        del self.world.records[name]
+                        del records[name]
+                case _ if record is None:
+                    continue
+                case DrainNodes(_, reason):
+                    self.promises.drains(name, reason, seen)
+                    record.drain(reason, now)
+                case ResumeNodes():
+                    self.promises.resumes(name, seen)
+                    record.resume()
+                case DownNodes(_, reason):
+                    self.promises.downs(name, reason, seen)
+                    record.go_down(reason, now)
+                case KillJobs():
+                    self.promises.kills(name, seen)
+                    record.kill_jobs()
+                case MarkNodes(_, comment):
+                    record.comment = comment
+                case SetAddress(_, address):
+                    record.address = address
+        for name in names:
+            self.promises.still_held(name, before[name])
 
-    def _drain(self, name: str, reason: str) -> None:
+    def _is_due(self, action: OnSlurm, name: str) -> bool:
         record = self.world.records.get(name)
-        if record is None:
-            return
-        if reason != record.reason:
-            record.reasoned = self.world.now
-        if reason == f"{OURS}{choice.UPDATE}":
-            self._take(name)
-        record.drained, record.reason = True, reason
-
-    def _down(self, name: str, reason: str, seen: Observation) -> None:
-        node = (seen.slurm.nodes or {})[name]
-        pod = self.world.pods.get(name)
-        record = self.world.records.get(name)
-        if pod and record and self.world.jobs_of(pod.uid):
-            assert self._overdue(node, "requeue"), f"{name} is set down under its jobs, which nobody allowed"
-        if slurm_nodes.drained_by_others(node):
-            assert reason == node.reason, f"{name} was drained for {node.reason!r}, which is overwritten"
-        if record:
-            record.down, record.reason = True, reason
-            record.jobs.clear()
-            record.completing.clear()
-
-    def _overdue(self, node: Node, policy: str) -> bool:
-        drain, since = self.world.wish.drain, node.reason_time
-        if drain.on_timeout != policy or not drain.timeout or since is None or not slurm_nodes.drained_by_us(node):
-            return False
-        return self.world.now - since >= seconds(drain.timeout)
+        if not act._needs_view(action):
+            return True
+        return record is not None and act._is_due(action, record.seen())
 
     def _delete_pod(self, name: str, uid: str, version: str, ask: bool, seen: Observation) -> None:
         """As the API server does it: this very pod, and if a version is given only in that."""
@@ -199,149 +259,46 @@ class Operator:
             record = world.records.get(name)
             if not world.reachable or (record and not slurm_nodes.is_empty(record.seen())):
                 return
-        if not pod.deleting:
-            self._may_delete(pod, seen)
-        node = (seen.slurm.nodes or {}).get(name)
-        started = any(each.metadata.uid == uid and not kube_pods.never_started(each) for each in seen.pods)
-        if uid in self._replacing and started and node:
-            assert not slurm_nodes.drained_by_others(node), f"{name} is replaced, but a person holds it"
-        if uid not in self._replacing and not pod.ended:
-            assert name not in self._staying, f"{name} is deleted, although it stays"
-            self._let_go.add(name)
+        self.promises.deletes_pod(pod, seen)
         world.delete(name)
-
-    def _may_delete(self, pod: ModelPod, seen: Observation) -> None:
-        """The promise of all promises."""
-        if self._consent() and seen.slurm.nodes is None:
-            return
-        jobs = self.world.jobs_of(pod.uid)
-        assert not jobs, f"{pod.name} is deleted with jobs {jobs} on it"
-        visibly = pod.shown in ("ready", "unready")
-        unknown = seen.slurm.nodes is None and not seen.slurm.gone
-        assert not (visibly and unknown), f"{pod.name} is deleted, although nobody knows whether a job is on it"
-
-    def _consent(self) -> bool:
-        """The user deleted the NodeSet, and allowed that jobs are killed after a time, which is over."""
-        wish = self.world.wish
-        if wish.deleted is None or wish.drain.on_timeout != "kill" or not wish.drain.timeout:
-            return False
-        return self.world.now - wish.deleted >= seconds(wish.drain.timeout)
-
-    def _may_delete_record(self, name: str, seen: Observation) -> None:
-        world = self.world
-        waits = name in world.named and not world.wish.closing and not self._consent()
-        assert not waits, f"the record of {name} is deleted, which a waiting job names"
-        if name in self._let_go:
-            self._let_go.discard(name)
-        elif slurm_nodes.drained_by_others((seen.slurm.nodes or {})[name]) and world.records[name].held:
-            assert name not in self._missing(seen), (
-                f"a person's drain of {name} is forgotten, although {name} comes back"
-            )
-
-    def _missing(self, seen: Observation) -> list[str]:
-        """The names of the pods that come next."""
-        alive = _alive(seen)
-        count = max(0, self._target() - len(alive))
-        names = (f"cpu-{number}" for number in range(len(alive) + count))
-        return [name for name in names if name not in alive][:count]
-
-    def _target(self) -> int:
-        wish = self.world.wish
-        return 0 if wish.closing or wish.deleted is not None else wish.replicas
-
-    def _set_finalizer(self, present: bool, seen: Observation) -> None:
-        world = self.world
-        world.finalizer = present
-        if not present:
-            assert world.wish.deleted is not None, "a NodeSet that stays loses its finalizer"
-            assert not world.pods, "a NodeSet goes before its pods"
-            if seen.slurm.nodes is None:
-                assert world.gone or self._consent(), "a NodeSet goes, and nobody knows whether its records did"
-                world.records.clear()
-            else:
-                assert not world.records, "a NodeSet goes before its records"
-                assert not world.queued or world.wish.closing or self._consent(), "jobs that wait lose their partition"
-            world.exists = False
 
     # --- peace ----------------------------------------------------------------------------------------------------
 
     def work(self) -> bool:
-        """A pass that sees and does everything; whether there was something to do."""
+        """A pass that sees and does everything; whether there was something to do, or will be soon."""
         if not self.world.exists:
             return False
         self.watch()
+        self.survey()
         self.poll()
         seen, decision = self.decide()
-        self.do(decision.actions, seen, decision)
-        return bool(decision.actions) or decision.timed
+        actions = (*decision.actions, *decision.told)
+        self.do(actions, seen, decision)
+        waits = decision.timed and not self.promises.may_wait_for_ever(seen, decision)
+        self._idle = 0 if actions or waits else self._idle + 1
+        return self._idle <= (PATIENCE if decision.timed else 0)
 
-    def settle(self) -> None:
-        """Nothing happens any more but what should: everything comes to rest, as it is wanted."""
+    def settle(self, peace: Peace | None = None) -> None:
+        """Nothing happens any more but what should: everything comes to rest, as it is wanted, and stays so."""
+        peace = peace or Peace()
         world = self.world
         world.want(refused=False, crowded=False)
-        for _ in range(PASSES):
-            world.calm()
-            if not self.work() and not any(pod.deleting for pod in world.pods.values()):
+        self._idle = 0
+        for number in range(PASSES):
+            world.calm(peace, PAUSES[number % len(PAUSES)])
+            if not self.work() and not any(world.is_going(pod) for pod in world.pods.values()):
                 break
         else:
             raise AssertionError("it doesn't come to rest")
-        self._is_as_wanted()
+        self.promises.is_as_wanted(peace)
+        self._stays_so()
 
-    def _is_as_wanted(self) -> None:
-        world, wish = self.world, self.world.wish
-        if wish.deleted is not None:
-            assert not world.exists
-            assert not world.pods
-            assert not world.records
-            return
-        target = 0 if wish.closing else wish.replicas
-        assert len(world.pods) == target
-        assert world.gone or world.records.keys() == world.pods.keys()
-        held = [record for record in world.records.values() if record.held]
-        for name, pod in world.pods.items():
-            record = world.records[name]
-            assert pod.shown == "ready"
-            assert record.held or not (record.drained or record.down)
-            assert pod.template == world.template or wish.paused or held
-
-    # --- the budget of updates ------------------------------------------------------------------------------------
-
-    def _take(self, name: str) -> None:
-        """A node that takes jobs is taken away for an update. Who isn't available isn't taken from anybody."""
-        wish = self.world.wish
-        if name in self.away or not self._is_available(name):
-            return
-        self.away.add(name)
-        budget = choice.max_unavailable(wish.max_unavailable, wish.replicas)
-        assert len(self.away) <= budget, f"{sorted(self.away)} are away for an update, and only {budget} may be"
-        if name in self._available:
-            self._available.discard(name)
-            unavailable = self._target() - len(self._available)
-            assert unavailable <= budget, f"{name} is taken away, so that {unavailable} are, and only {budget} may be"
-
-    def _count_who_is_back(self, alive: int) -> None:
-        """Who is resumed, and whose successor is available."""
-        world = self.world
-        for name in sorted(self.away):
-            if self._is_alive(name):
-                record, pod = world.records.get(name), world.pods[name]
-                drained = record is not None and record.drained
-                away = drained if pod.template != world.template else not self._is_available(name)
-                if not away:
-                    self.away.discard(name)
-        lost = [name for name in sorted(self.away) if not self._is_alive(name)]
-        self.away -= set(lost[max(0, self._target() - alive) :])
-
-    def _is_alive(self, name: str) -> bool:
-        pod = self.world.pods.get(name)
-        return pod is not None and not pod.deleting and not pod.ended
-
-    def _is_available(self, name: str) -> bool:
-        pod, record = self.world.pods.get(name), self.world.records.get(name)
-        if pod is None or record is None or not self._is_alive(name):
-            return False
-        return pod.shown == "ready" and not record.drained and not record.down
-
-
-def _alive(seen: Observation) -> set[str]:
-    return {pod.metadata.name for pod in seen.pods if not kube_pods.deleting(pod) and not kube_pods.finished(pod)}
+    def _stays_so(self) -> None:
+        """Who doesn't look again because it isn't told to has nothing to do, whatever time it is."""
+        for seconds in (1.0, 10.0, 100.0, 10_000.0):
+            self.world.now += seconds
+            if self.world.exists:
+                _, decision = self.decide()
+                if not decision.timed:
+                    assert not decision.actions, f"nobody would look again, but this is to be done: {decision.actions}"
+                    assert not decision.told, f"nobody would look again, but this isn't told: {decision.told}"

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
+from seltzer.api.common import PodTemplate
 from seltzer.api.core import (
     ContainerState,
     ContainerStatus,
+    NodeCondition,
+    NodeMeta,
+    NodeSpec,
+    NodeStatus,
     ObjectCondition,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
+    Taint,
     Terminated,
     Waiting,
 )
+from seltzer.api.core import Node as KubeNode
 from seltzer.api.labels import FINALIZER, TEMPLATE
 from seltzer.api.nodeset import ClusterRef, Drain, NodeSet, NodeSetSpec, NodeSetStatus, Update
 from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
-from seltzer.plan.actions import Action, SetFinalizer
+from seltzer.plan.actions import Action, PodPatch, SetFinalizer
+from seltzer.plan.causes import Machine
 from seltzer.plan.membership import Verdict
 from seltzer.plan.nodeset import Observation, mark
 from seltzer.plan.removal import Slurm
@@ -55,6 +66,7 @@ def nodeset(
     drain: Drain = DRAIN,
     update: Update = UPDATE,
     status: NodeSetStatus | None = None,
+    tolerations: Sequence[Mapping[str, Any]] = (),
 ) -> NodeSet:
     return NodeSet(
         metadata=ObjectMeta(
@@ -71,6 +83,7 @@ def nodeset(
             replicas=replicas,
             drain=drain,
             update=update,
+            pod_template=PodTemplate(spec={"tolerations": [dict(each) for each in tolerations]} if tolerations else {}),
         ),
         status=status or NodeSetStatus(),
     )
@@ -90,26 +103,38 @@ def pod(
     template: str = "new",
     deleting: bool = False,
     since: float = NOW - 100,
+    created: float | None = None,
     uid: str = "",
     version: str = "1",
     words: str = "",
+    machine: str = "worker",
+    address: str = "",
+    restarts: int = 0,
+    finished: float = NOW - 100,
+    deleted: float = NOW,
 ) -> Pod:
-    """`state`: created, waiting, ready, unready, Failed, Succeeded, or why it waits, such as ImagePullBackOff."""
+    """`state`: created, waiting, ready, unready, ended (its container, for now), Failed, Succeeded, or why it waits,
+    as ImagePullBackOff or, with `restarts`, CrashLoopBackOff. `finished` is when its last container ended, `deleted` is
+    when its grace ends."""
     metadata = ObjectMeta(
         name=name,
         namespace="ns",
         uid=uid or f"uid-{name}",
         resource_version=version,
         labels={TEMPLATE: template},
-        deletion_timestamp=time_at(NOW) if deleting else None,
+        creation_timestamp=time_at(min(since, NOW) if created is None else created),
+        deletion_timestamp=time_at(deleted) if deleting else None,
     )
-    bound = PodSpec(node_name="" if state in ("created", "Unschedulable") else "worker")
-    return Pod(metadata=metadata, spec=bound, status=_status(state, since, words))
+    bound = PodSpec(node_name="" if state in ("created", "Unschedulable") else machine)
+    killed = Terminated(exit_code=137, reason="OOMKilled", message=words, finished_at=time_at(finished))
+    status = _status(state, since, words, restarts, killed)
+    return Pod(metadata=metadata, spec=bound, status=msgspec.structs.replace(status, pod_ip=address))
 
 
-def _status(state: str, since: float, words: str) -> PodStatus:
+def _status(state: str, since: float, words: str, restarts: int, killed: Terminated) -> PodStatus:
     when = time_at(since)
     scheduled = ObjectCondition(type="PodScheduled", status="True", last_transition_time=when)
+    unready = ObjectCondition(type="Ready", status="False", last_transition_time=when)
     if state == "created":
         return PodStatus(phase="Pending")
     if state == "Unschedulable":
@@ -118,18 +143,68 @@ def _status(state: str, since: float, words: str) -> PodStatus:
         )
         return PodStatus(phase="Pending", conditions=(never,))
     if state in ("Failed", "Succeeded"):
-        ended = Terminated(exit_code=int(state == "Failed"), message=words)
-        return PodStatus(phase=state, reason="", message=words, container_statuses=(_container(terminated=ended),))
+        over = Terminated(exit_code=int(state == "Failed"), message=words)
+        return PodStatus(phase=state, reason="", message=words, container_statuses=(_container(terminated=over),))
     if state in ("ready", "unready"):
-        ready = "True" if state == "ready" else "False"
-        condition = ObjectCondition(type="Ready", status=ready, last_transition_time=when)
-        return PodStatus(phase="Running", conditions=(scheduled, condition), container_statuses=(_container(),))
+        condition = msgspec.structs.replace(unready, status="True") if state == "ready" else unready
+        status = _container(restarts=restarts)
+        return PodStatus(phase="Running", conditions=(scheduled, condition), container_statuses=(status,))
+    if state == "ended":
+        status = _container(restarts=restarts, terminated=killed)
+        return PodStatus(phase="Running", conditions=(scheduled, unready), container_statuses=(status,))
     why = Waiting(reason="ContainerCreating" if state == "waiting" else state, message=words)
+    if restarts:
+        status = _container(restarts=restarts, last=killed, waiting=why)
+        return PodStatus(phase="Running", conditions=(scheduled, unready), container_statuses=(status,))
     return PodStatus(phase="Pending", conditions=(scheduled,), container_statuses=(_container(waiting=why),))
 
 
-def _container(**state: Any) -> ContainerStatus:
-    return ContainerStatus(name="slurmd", state=ContainerState(**state))
+def _container(*, restarts: int = 0, last: Terminated | None = None, **state: Any) -> ContainerStatus:
+    before = ContainerState(terminated=last)
+    return ContainerStatus(name="slurmd", restart_count=restarts, state=ContainerState(**state), last_state=before)
+
+
+def patched(item: Pod, patch: PodPatch) -> Pod:
+    """The pod as the API server has it after a patch."""
+
+    def merged(old: Mapping[str, str], new: Mapping[str, str | None]) -> dict[str, str]:
+        return {key: value for key, value in {**old, **new}.items() if value is not None}
+
+    conditions = {each.type: each for each in (*item.status.conditions, *patch.conditions)}
+    metadata = msgspec.structs.replace(
+        item.metadata,
+        labels=merged(item.metadata.labels, patch.labels),
+        annotations=merged(item.metadata.annotations, patch.annotations),
+    )
+    status = msgspec.structs.replace(item.status, conditions=tuple(conditions.values()))
+    return msgspec.structs.replace(item, metadata=metadata, status=status)
+
+
+def taint(text: str) -> Taint:
+    """As kubectl writes it: key=value:effect, or key:effect."""
+    what, _, effect = text.rpartition(":")
+    key, _, value = what.partition("=")
+    return Taint(key=key, value=value, effect=effect)
+
+
+def machine(
+    ready: str = "True",
+    *taints: str,
+    name: str = "worker",
+    cordoned: bool = False,
+    deleting: bool = False,
+    calm: float = 1000.0,
+    changes: int = 0,
+    **conditions: str,
+) -> Machine:
+    """A Kubernetes node; `ready` may be empty, as of one that has just come. Well, and for long, unless it is said."""
+    told = {"Ready": ready, **conditions} if ready else conditions
+    item = KubeNode(
+        metadata=NodeMeta(name=name, deletion_timestamp=time_at(NOW) if deleting else None),
+        spec=NodeSpec(unschedulable=cordoned, taints=tuple(taint(each) for each in taints)),
+        status=NodeStatus(conditions=tuple(NodeCondition(type=key, status=value) for key, value in told.items())),
+    )
+    return Machine(item, calm, changes)
 
 
 def node(
@@ -162,9 +237,10 @@ def seen(
     closing: bool = False,
     named: frozenset[str] | None = frozenset(),
     queued: int | None = 0,
+    **more: Any,
 ) -> Observation:
     """What a plan for a NodeSet looks at. No job waits, unless it is said."""
-    return Observation(
+    observation = Observation(
         nodeset=item or nodeset(),
         verdict=verdict,
         pods=pods,
@@ -176,3 +252,4 @@ def seen(
         named=named,
         queued=queued,
     )
+    return replace(observation, **more)

@@ -1,101 +1,24 @@
-"""A small world for a NodeSet's plan: pods and their kubelet, slurmctld's records and jobs, people, and the clock.
+"""A small world for a NodeSet's plan: pods and their kubelets, slurmctld's records and jobs, people, and the clock.
 
 It holds what is true. What the operator sees of it, and what it does to it, is in `plan_operator`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.fakes import plan_things as things
+from tests.fakes.plan_machines import ModelMachine
+from tests.fakes.plan_pods import ModelPod
+from tests.fakes.plan_records import CPUS, OUTAGE, Record
 
-from seltzer.api.core import Pod
+from seltzer.api.labels import SLURM_READY
 from seltzer.api.nodeset import Drain, Update
-from seltzer.plan.nodes import OURS
-from seltzer.slurm.models import Node
 
-CPUS = 4
 LATE = 10.0
-
-
-@dataclass
-class ModelPod:
-    """A pod. `runs`: its slurmd does. `shown` is what its status says, which comes a moment later."""
-
-    name: str
-    uid: str
-    template: str
-    since: float
-    runs: bool = False
-    ended: bool = False
-    deleting: bool = False
-    shown: str = "created"
-    version: int = 1
-    # slurmd registers once, when it starts.
-    registered: bool = False
-    started: float = 0.0
-
-    def show(self, state: str, now: float) -> None:
-        if self.shown != state:
-            self.shown, self.since = state, now
-            self.version += 1
-
-    def seen(self) -> Pod:
-        return things.pod(
-            self.name,
-            state=self.shown,
-            template=self.template,
-            deleting=self.deleting,
-            since=self.since,
-            uid=self.uid,
-            version=str(self.version),
-        )
-
-
-@dataclass
-class Record:
-    """slurmctld's record of a node, and the jobs on it: of each, whose slurmd runs it."""
-
-    name: str
-    uid: str
-    drained: bool = False
-    down: bool = False
-    reason: str = ""
-    reasoned: float = 0.0
-    comment: str = ""
-    jobs: dict[int, str] = field(default_factory=dict)
-    # Jobs that were told to end, and are being cleaned up.
-    completing: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.jobs or self.completing)
-
-    @property
-    def held(self) -> bool:
-        """By a person."""
-        return self.drained and not self.reason.startswith(OURS)
-
-    def seen(self) -> Node:
-        used = len(self.jobs) + len(self.completing)
-        base = "DOWN" if self.down else "ALLOCATED" if used >= CPUS else "MIXED" if used else "IDLE"
-        flags = [
-            flag
-            for flag, holds in (
-                ("NOT_RESPONDING", self.down),
-                ("DRAIN", self.drained),
-                ("COMPLETING", bool(self.completing)),
-            )
-            if holds
-        ]
-        return things.node(
-            self.name,
-            " ".join([base, *flags]),
-            reason=self.reason,
-            since=int(self.reasoned),
-            comment=self.comment,
-            alloc_cpus=used,
-        )
+# Each with how far its clock is ahead.
+MACHINES = {"n0": 0.0, "n1": 30.0, "n2": -30.0}
 
 
 @dataclass
@@ -117,6 +40,18 @@ class Wish:
         return Update(max_unavailable=self.max_unavailable, paused=self.paused)
 
 
+@dataclass(frozen=True)
+class Peace:
+    """How the world is when nothing happens any more but what should."""
+
+    # Machines that are cordoned, cut off or switched off are mended, and so are slurmds; or they stay so for ever.
+    mended: bool = True
+    # Jobs end, or they run for ever.
+    jobs_end: bool = True
+    # slurmctld notices by itself that a slurmd doesn't answer, or is too slow to wait for.
+    notices: bool = True
+
+
 class World:
     """What is true, and everything that can happen without the operator."""
 
@@ -125,11 +60,14 @@ class World:
         self.wish = Wish()
         self.finalizer = False
         self.exists = True  # the NodeSet
+        self.machines = {name: ModelMachine(name, skew=skew) for name, skew in MACHINES.items()}
         self.pods: dict[str, ModelPod] = {}
         self.records: dict[str, Record] = {}
         self.broken: set[str] = set()  # templates whose image nobody has
         self.reachable = True
+        self.pings = True  # who slurmctld's pod can reach can be asked there
         self.gone = False
+        self.controller_started = things.NOW - 1000
         self.named: set[str] = set()  # nodes that waiting jobs name
         self.queued = 0  # jobs that wait in the NodeSet's partition
         self._last = 0
@@ -144,100 +82,182 @@ class World:
         assert name not in self.pods, f"{name} is created although it exists"
         self.pods[name] = ModelPod(name, f"u{self._next()}", template, self.now)
 
-    def start(self, name: str) -> None:
-        """Its containers start; its status doesn't tell yet."""
+    def machine(self, pod: ModelPod) -> ModelMachine | None:
+        return self.machines.get(pod.machine)
+
+    def _clock(self, pod: ModelPod) -> float:
+        """What time it is on its machine."""
+        machine = self.machine(pod)
+        return self.now + (machine.skew if machine else 0.0)
+
+    def _speaks(self, pod: ModelPod) -> bool:
+        machine = self.machine(pod)
+        return machine is not None and machine.speaks
+
+    def schedule(self, name: str) -> None:
+        """Kubernetes finds a machine for it: of those that are well the one with the fewest pods."""
         pod = self.pods[name]
-        if pod.runs or pod.ended or pod.deleting:
+        if pod.machine or pod.deleting:
             return
-        if pod.shown == "created":  # where it runs is known before it does
-            pod.show("waiting", self.now)
-        if pod.template not in self.broken:
-            pod.runs, pod.started = True, self.now
+        load = {each: sum(pod.machine == each for pod in self.pods.values()) for each in self.machines}
+        fit = [each for each in self.machines.values() if each.well]
+        if fit:
+            pod.machine = min(fit, key=lambda each: (load[each.name], each.name)).name
+            pod.show("waiting", self._clock(pod))
+
+    def start(self, name: str) -> None:
+        """Its containers start, or start anew; its status doesn't tell yet."""
+        self.schedule(name)
+        pod = self.pods[name]
+        if pod.runs or pod.ended or pod.deleting or not self._speaks(pod) or pod.template in self.broken:
+            return
+        pod.start(self._clock(pod), f"10.0.0.{self._next()}")
 
     def report(self, name: str, ready: bool = True) -> None:
         """The kubelet tells how a pod does."""
         pod = self.pods[name]
-        if pod.ended:
-            pod.show("Failed", self.now)
-        elif pod.runs:
-            pod.show("ready" if ready else "unready", self.now)
-        else:
-            pod.show("ImagePullBackOff" if pod.template in self.broken else "waiting", self.now)
+        if self._speaks(pod):
+            pod.report(ready, self._clock(pod), no_image=pod.template in self.broken)
 
     def evict(self, name: str) -> None:
         """Its containers end for good."""
         pod = self.pods[name]
-        if not pod.deleting:
+        if pod.machine and self._speaks(pod) and not pod.deleting:
             pod.runs, pod.ended = False, True
             self.report(name)
 
-    def delete(self, name: str) -> None:
-        """Somebody deletes it: it is given time to end."""
+    def crash(self, name: str) -> None:
+        """Its container ends, and will be started again."""
         pod = self.pods[name]
-        pod.deleting = True
-        pod.version += 1
+        pod.crash(self._clock(pod))
+
+    def crash_and_start(self, name: str) -> None:
+        """So fast that its kubelet has told only the half of it."""
+        self.crash(name)
+        self.report(name)
+        self.start(name)
+        self.register(name)
+
+    def go_deaf(self, name: str) -> None:
+        """Its slurmd hangs: nobody gets an answer, but its jobs run."""
+        self.pods[name].deaf = True
+
+    def hear_again(self, name: str) -> None:
+        self.pods[name].deaf = False
+
+    def delete(self, name: str) -> None:
+        """Somebody deletes it: it is given time to end, unless it has or never began."""
+        pod = self.pods[name]
+        if pod.shown == "Failed" or not pod.machine:
+            del self.pods[name]
+        elif not pod.deleting:
+            pod.deleting = self.now
+            pod.version += 1
 
     def vanish(self, name: str) -> None:
-        if self.pods[name].deleting:
+        """Its kubelet has ended it, or there is no machine on which it could run."""
+        pod = self.pods[name]
+        machine = self.machine(pod)
+        if machine and (not machine.there or (machine.speaks and pod.deleting)):
             del self.pods[name]
 
+    def is_lost(self, pod: ModelPod) -> bool:
+        """Kubernetes doesn't hear of its machine, and nobody of its slurmd."""
+        machine = self.machine(pod)
+        return machine is not None and machine.silent and not self.answers(pod)
+
+    def is_going(self, pod: ModelPod) -> bool:
+        """It will be gone soon."""
+        machine = self.machine(pod)
+        return pod.deleting is not None and machine is not None and (machine.speaks or not machine.there)
+
+    # --- what happens to machines ---------------------------------------------------------------------------------
+
+    def switch_off(self, name: str) -> None:
+        self.machines[name].power = False
+        for pod in self.pods.values():
+            if pod.machine == name:
+                pod.crash(self._clock(pod))
+
+    def mend(self, name: str) -> None:
+        """It is back, and all is well with it. What it was told to end ends now."""
+        machine = self.machines[name]
+        machine.power = machine.cable = machine.kubelet = True
+        machine.tell(ready=True)
+
     # --- what happens in Slurm ------------------------------------------------------------------------------------
+
+    def answers(self, pod: ModelPod) -> bool:
+        """Whether its slurmd does."""
+        machine = self.machine(pod)
+        return pod.runs and not pod.deaf and machine is not None and machine.reachable
 
     def register(self, name: str) -> None:
         """A slurmd that has just started tells of itself. What an earlier slurmd of that name ran is over."""
         pod = self.pods[name]
-        if not pod.runs or pod.registered or self.gone:
+        if not self.answers(pod) or pod.registered or self.gone:
             return
         pod.registered = True
-        record = self.records.setdefault(name, Record(name, pod.uid))
-        record.uid, record.down = pod.uid, False
-        record.jobs = {job: uid for job, uid in record.jobs.items() if uid == pod.uid}
-        record.completing = {job: uid for job, uid in record.completing.items() if uid == pod.uid}
+        record = self.records.setdefault(name, Record(name))
+        record.take(pod.life, pod.address, pod.changed)
+
+    def hear(self, name: str) -> None:
+        """slurmctld hears again of a slurmd that it had given up: ReturnToService=2."""
+        record, pod = self.records[name], self.pods.get(name)
+        if pod and record.life == pod.life and self.answers(pod):
+            record.take(pod.life, record.address, record.started)
 
     def run_job(self, name: str) -> None:
         """slurmctld puts a job onto a node, also if its slurmd is dead and slurmctld doesn't know yet."""
         record = self.records[name]
         if not record.drained and not record.down and len(record.jobs) + len(record.completing) < CPUS:
-            record.jobs[self._next()] = record.uid
+            record.jobs[self._next()] = record.life
 
     def end_job(self, name: str) -> None:
         """The oldest job on a node ends by itself."""
-        jobs = self.records[name].completing or self.records[name].jobs
-        if jobs:
-            del jobs[min(jobs)]
+        self.records[name].end_one(self.now)
 
     def notice(self, name: str) -> None:
-        """slurmctld notices that a slurmd is dead, and puts its jobs back into the queue."""
+        """slurmctld notices that a slurmd doesn't answer, and puts its jobs back into the queue."""
         record = self.records[name]
         pod = self.pods.get(name)
-        if pod is None or not pod.runs or pod.uid != record.uid:
-            record.down = True
-            record.jobs.clear()
-            record.completing.clear()
+        if not record.down and (pod is None or pod.life != record.life or not self.answers(pod)):
+            record.go_down(record.with_words(OUTAGE), self.now)
 
     def forget(self, name: str) -> None:
         """slurmctld crashes before it has saved a record; the jobs on that node are lost with it."""
+        self.controller_started = self.now
         if not self.records[name].comment:
             del self.records[name]
 
+    def delete_record(self, name: str) -> None:
+        """Somebody does; Slurm refuses while jobs are on it."""
+        if not self.records[name].busy:
+            del self.records[name]
+
+    def move(self, name: str) -> None:
+        """slurmctld has an address of it that isn't true any more."""
+        self.records[name].address = "10.9.9.9"
+
     def person_drains(self, name: str) -> None:
-        record = self.records[name]
-        record.drained, record.reason, record.reasoned = True, "disk is full", self.now
+        self.records[name].drain("disk is full", self.now)
+
+    def person_drains_and_says_nothing(self, name: str) -> None:
+        """slurmrestd takes that."""
+        self.records[name].drain("", self.now)
+
+    def person_downs(self, name: str) -> None:
+        self.records[name].go_down("fan is loud", self.now)
 
     def person_resumes(self, name: str) -> None:
-        record = self.records[name]
-        record.drained, record.down, record.reason = False, False, ""
+        self.records[name].resume()
 
-    def jobs_of(self, uid: str) -> set[int]:
+    def jobs_of(self, pod: ModelPod) -> set[int]:
         """The jobs that would die with this pod."""
-        alive = any(pod.uid == uid and pod.runs for pod in self.pods.values())
-        found = [
-            job
-            for record in self.records.values()
-            for job, owner in (*record.jobs.items(), *record.completing.items())
-            if owner == uid
-        ]
-        return set(found) if alive else set()
+        record = self.records.get(pod.name)
+        if record is None or not pod.runs:
+            return set()
+        return {job for job, life in (*record.jobs.items(), *record.completing.items()) if life == pod.life}
 
     # --- what people want -----------------------------------------------------------------------------------------
 
@@ -262,27 +282,42 @@ class World:
         """A kubelet is late to tell, but not for ever."""
         self.now += seconds
         for name, pod in self.pods.items():
-            if pod.runs and pod.shown not in ("ready", "unready") and self.now - pod.started >= LATE:
+            if not pod.is_told and self._clock(pod) - pod.changed >= LATE:
                 self.report(name)
 
     # --- peace ----------------------------------------------------------------------------------------------------
 
-    def calm(self) -> None:
+    def calm(self, peace: Peace, seconds: float) -> None:
         """Time passes in which everything goes as it should, and nobody does anything."""
-        self.pass_time(20.0)
-        self.reachable = not self.gone
+        self.pass_time(seconds)
+        self.reachable = self.pings = not self.gone
         self.broken.clear()
         self.named.clear()
         self.queued = 0
+        for machine in self.machines.values():
+            if peace.mended:
+                machine.uncordon()
+                machine.loses_its_taint()
+                self.mend(machine.name)
+            machine.go_unheard()
         for name in list(self.pods):
             self.vanish(name)
         for name, pod in self.pods.items():
+            pod.deaf = pod.deaf and not peace.mended
             self.start(name)
-            self.report(name)
-            # One that slurmctld has forgotten needs a restart. Nobody does that yet, so it happens by itself here.
-            pod.registered = pod.registered and name in self.records
+            self.report(name, ready=peace.mended or pod.shown != "unready")
+            # One that the plan can't know to have been known is restarted by a person, some day.
+            pod.registered = pod.registered and (name in self.records or _was_known(pod, self.controller_started))
             self.register(name)
         for record in self.records.values():
-            record.jobs.clear()
+            if peace.jobs_end:
+                record.jobs.clear()
             record.completing.clear()
-            self.notice(record.name)
+            if peace.notices:
+                self.notice(record.name)
+
+
+def _was_known(pod: ModelPod, controller_started: float) -> bool:
+    """Whether it can be told that Slurm has forgotten it: it says so, or was there before slurmctld was."""
+    told: Mapping[str, str] = {each.type: each.reason for each in pod.told.values()}
+    return told.get(SLURM_READY, "NotRegistered") != "NotRegistered" or max(pod.created, pod.since) < controller_started

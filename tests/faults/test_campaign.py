@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.faults.campaign import results
-from tests.faults.campaign.repeat import Book, Row
+from tests.faults.campaign.book import Book
+from tests.faults.campaign.repeat import Row
 from tests.faults.campaign.rig import Rig
-from tests.faults.campaign.table import FAULTS
+from tests.faults.campaign.shape import POOL
+from tests.faults.campaign.table import FAULTS, Fault
 from tests.harness import Sandbox
 
 ROWS = (
@@ -21,6 +23,16 @@ ROWS = (
 SEED = 1
 
 pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture
+def pool(installed: Sandbox) -> Iterator[Rig]:
+    """Not there any longer than it takes: the machine is small."""
+    rig = Rig(installed, POOL, in_flight=60, namespace="campaign-pool")
+    rig.create()
+    yield rig
+    rig.end()
+    rig.cluster.delete()
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +49,21 @@ def book() -> Book:
     return Book()
 
 
+def row_of(name: str) -> Fault:
+    return next(fault for fault in FAULTS if fault.name == name)
+
+
+def test_a_lost_node_costs_seconds_and_no_job_and_none_runs_twice(pool: Rig, tmp_path: Path) -> None:
+    one = Row(pool, Book(), row_of("slurmd node cut"), SEED, tmp_path).repeat(0, operator=True)
+    assert not one.failure, f"{one.failure}\nmore in {tmp_path}"
+    assert one.whole_s is not None and one.checks["names"] == "ok"
+    assert one.requeued and one.failed, "jobs of both kinds were on it"
+    assert not one.lost and not one.twice and not one.killed
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_fault_costs_seconds_and_no_job(rig: Rig, book: Book, name: str, tmp_path: Path) -> None:
-    fault = next(fault for fault in FAULTS if fault.name == name)
+    fault = row_of(name)
     row = Row(rig, book, fault, SEED, tmp_path)
     one = row.repeat(0, operator=name != "pod deleted")
     row.drain(one)

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from tests.faults.campaign.account import Ack, Fate, Queued, Run, fates, ghosts, read_queue, read_runs, twice
+from tests.faults.campaign.account import (
+    Ack,
+    Away,
+    Fate,
+    Queued,
+    Run,
+    fates,
+    ghosts,
+    read_queue,
+    read_runs,
+    requeued,
+    twice,
+)
 
 
-def ack(key: str = "a", job: str = "7") -> Ack:
-    return Ack(key, job, 1.0, 1.1)
+def ack(key: str = "a", job: str = "7", requeue: bool = True) -> Ack:
+    return Ack(key, job, 1.0, 1.1, requeue)
 
 
-def start(key: str = "a", job: str = "7", restarts: int = 0, time: float = 2.0) -> Run:
-    return Run(time, "start", key, job, restarts)
+def start(key: str = "a", job: str = "7", restarts: int = 0, time: float = 2.0, node: str = "cpu-0") -> Run:
+    return Run(time, "start", key, job, restarts, node)
 
 
-def end(key: str = "a", job: str = "7", restarts: int = 0, time: float = 3.0) -> Run:
-    return Run(time, "end", key, job, restarts)
+def end(key: str = "a", job: str = "7", restarts: int = 0, time: float = 3.0, node: str = "cpu-0") -> Run:
+    return Run(time, "end", key, job, restarts, node)
 
 
-def fate(*runs: Run, state: str = "", reason: str = "None", named: str = "") -> Fate:
+def fate(*runs: Run, state: str = "", reason: str = "None", named: str = "", requeue: bool = True) -> Fate:
     queue = {"a": Queued("a", "7", state, reason)} if state else {}
-    return fates([ack()], runs, queue, {"7": named} if named else {})["a"]
+    return fates([ack(requeue=requeue)], runs, queue, {"7": named} if named else {})["a"]
 
 
 def test_a_job_that_waits_or_runs_is_in_the_queue() -> None:
@@ -49,6 +61,18 @@ def test_a_job_that_is_nowhere_is_lost() -> None:
 def test_a_job_that_slurm_ended_before_it_ran_is_lost() -> None:
     assert fate(state="CANCELLED") is Fate.LOST
     assert fate(state="NODE_FAIL") is Fate.LOST
+
+
+def test_a_job_that_may_not_be_put_back_and_whose_node_failed_has_failed_whether_it_had_begun_or_not() -> None:
+    assert fate(start(), state="NODE_FAIL", requeue=False) is Fate.FAILED
+    assert fate(state="NODE_FAIL", requeue=False) is Fate.FAILED
+    assert fate(start(), end(), state="NODE_FAIL", requeue=False) is Fate.RAN, "it had ended, and nobody heard of it"
+    assert fate(start(), requeue=False) is Fate.KILLED, "nobody was told"
+    assert fate(requeue=False) is Fate.LOST
+
+
+def test_a_job_that_may_be_put_back_and_wasnt_was_killed() -> None:
+    assert fate(start(), state="NODE_FAIL") is Fate.KILLED
 
 
 def test_a_job_that_is_held_is_held() -> None:
@@ -89,13 +113,43 @@ def test_a_killed_job_that_slurm_put_back_runs_once_more_by_right() -> None:
     assert twice([start(), start(restarts=1, time=4), end(restarts=1, time=5)]) == set()
 
 
+def test_a_job_that_may_not_be_put_back_starts_once_whatever_slurm_says() -> None:
+    again = [start(), start(restarts=1, time=4)]
+    assert twice(again, once={"b"}) == set()
+    assert twice(again, once={"a"}) == {"a"}
+
+
+def test_an_end_that_slurmctld_couldnt_hear_of_doesnt_keep_it_from_putting_the_job_back() -> None:
+    away = Away("n2", frozenset({"cpu-0"}), since=100.0, until=160.0)
+    again = start(restarts=1, time=230, node="cpu-1")
+
+    def ran_twice(last: Run) -> bool:
+        return bool(twice([start(time=95), last, again], away=[away]))
+
+    assert not ran_twice(end(time=101)), "on a node that was cut off"
+    assert not ran_twice(end(time=99.5)), "the news was on its way"
+    assert not ran_twice(end(time=161)), "it woke up, and slurmctld had given it up"
+    assert ran_twice(end(time=180)), "slurmctld could have heard of this one"
+    assert ran_twice(end(time=101, node="cpu-1")), "and of one on another node"
+    assert twice([start(time=95), end(time=101), again], once={"a"}, away=[away]) == {"a"}
+
+
+def test_a_job_was_put_back_if_it_waits_for_another_start_or_had_one() -> None:
+    queue = {
+        "waits": Queued("waits", "1", "PENDING", "BeginTime", restarts=1),
+        "first": Queued("first", "2", "RUNNING", "None"),
+        "over": Queued("over", "3", "CANCELLED", "None", restarts=1),
+    }
+    assert requeued([start("first"), start("ran", restarts=1)], queue) == {"waits", "ran"}
+
+
 def test_lines_come_in_any_order() -> None:
     assert twice([start(time=4), end(), start()]) == {"a"}
 
 
 def test_what_jobs_write_is_read_line_by_line() -> None:
-    text = "1.5 start a 7 0\nnonsense\n2.5 end a 7 0\n3.5 start b 8"
-    assert read_runs(text) == [start(time=1.5), end(time=2.5)]
+    text = "1.5 start a 7 0 cpu-0\nnonsense\n2.5 end a 7 0\n3.5 start b 8 0 cp"
+    assert read_runs(text) == [start(time=1.5), end(time=2.5, node="")]
 
 
 def test_what_squeue_prints_is_read_by_key() -> None:
@@ -104,6 +158,7 @@ def test_what_squeue_prints_is_read_by_key() -> None:
     assert queue["b"] == Queued("b", "9", "RUNNING", "None"), "the living one counts"
     assert read_queue("7|a|RUNNING|None|1970-01-01T00:01:00")["a"].since == 60
     assert read_queue("7|a|PENDING|None|N/A")["a"].since == 0
+    assert read_queue("7|a|PENDING|BeginTime|N/A|2|")["a"].restarts == 2
 
 
 def test_a_job_that_runs_for_slurmctld_only_is_a_ghost() -> None:

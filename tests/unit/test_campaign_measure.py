@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from tests.faults.campaign.account import Ack, Run
-from tests.faults.campaign.measure import Ask, answer_seconds, job_seconds, slowest_start, summary
+from tests.faults.campaign.account import Ack, Away, Run
+from tests.faults.campaign.measure import (
+    Ask,
+    Look,
+    answer_seconds,
+    job_seconds,
+    read_nodes,
+    slowest_start,
+    summary,
+    whole,
+)
 
 FAULT = 100.0
 
@@ -60,6 +69,58 @@ def test_the_slowest_start_is_by_the_first_run_of_each() -> None:
     acks = [Ack("a", "1", FAULT, FAULT), Ack("b", "2", FAULT + 1, FAULT + 1), Ack("never", "3", FAULT, FAULT)]
     runs = [started(FAULT + 0.5, "a"), started(FAULT + 9, "a"), started(FAULT + 2.5, "b")]
     assert slowest_start(acks, runs, FAULT) == 1.5
+
+
+def seconds_until_whole(*takings: set[str] | None, away: list[Away] | None = None) -> float | None:
+    """One look each second from the fault on, at a pool of two."""
+    looks = [
+        Look(FAULT + number, FAULT + number + 0.25, None if names is None else frozenset(names))
+        for number, names in enumerate(takings)
+    ]
+    return answer_seconds(whole(looks, 2, away or []), FAULT)
+
+
+def test_a_pool_that_was_never_less_is_whole_at_the_first_look() -> None:
+    assert seconds_until_whole({"cpu-0", "cpu-1"}) == 0.25
+
+
+def test_a_pool_is_whole_when_it_has_as_many_nodes_as_it_should_and_keeps_them() -> None:
+    both, one = {"cpu-1", "cpu-2"}, {"cpu-1"}
+    assert seconds_until_whole(both, one, both, one, both, both) == 4.25
+    assert seconds_until_whole(both, one) is None
+
+
+def test_a_slurmctld_that_doesnt_answer_tells_nothing_about_its_pool() -> None:
+    both, one = {"cpu-1", "cpu-2"}, {"cpu-1"}
+    assert seconds_until_whole(one, both, None, both) == 1.25
+    assert seconds_until_whole(None, None, both) == 2.25
+    assert seconds_until_whole(None) is None
+
+
+def test_a_node_that_is_gone_doesnt_count_though_slurm_hasnt_noticed() -> None:
+    away = Away("n2", frozenset({"cpu-0"}), FAULT)
+    unnoticed, replaced = {"cpu-0", "cpu-1"}, {"cpu-1", "cpu-2"}
+    assert seconds_until_whole(unnoticed, unnoticed, replaced, away=[away]) == 2.25
+    back = Away("n2", frozenset({"cpu-0"}), FAULT, until=FAULT + 0.5)
+    assert seconds_until_whole(unnoticed, unnoticed, away=[back]) == 1.25
+    other = Away("n3", frozenset({"cpu-7"}), FAULT)
+    assert seconds_until_whole(unnoticed, away=[other]) == 0.25
+
+
+def test_a_node_takes_jobs_if_nothing_keeps_them_away() -> None:
+    states = {
+        "a": "IDLE+DYNAMIC_NORM",
+        "b": "MIXED+COMPLETING+DYNAMIC_NORM",
+        "c": "ALLOCATED+DYNAMIC_NORM+PLANNED",
+        "d": "IDLE+DRAIN+DYNAMIC_NORM",
+        "e": "MIXED+DYNAMIC_NORM+NOT_RESPONDING",
+        "f": "DOWN+DYNAMIC_NORM",
+        "g": "UNKNOWN",
+    }
+    text = "".join(f"NodeName={name} Arch=x86_64 State={state} Partitions=cpu,all \n" for name, state in states.items())
+    text += "NodeName=h State=IDLE Partitions=probe\nNodeName=i State=IDLE\n\n"
+    assert read_nodes(text, "cpu") == {"a", "b", "c"}
+    assert read_nodes(text, "probe") == {"h"}
 
 
 def test_median_and_worst() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from tests.faults.campaign import page, plot, results, state
-from tests.faults.campaign.repeat import Outcome
+from tests.faults.campaign.book import Outcome
+from tests.faults.campaign.shape import POOL, SLURMCTLD
 from tests.faults.campaign.table import FAULTS, MOVE, Fault, pick_two
 
 ABOUT: dict[str, Any] = {"seed": 1, "in_flight": 200, "when": "2026-01-02", "machine": "2 cores"}
 FAULT = Fault("node cut", (), answer=30)
+POOL_FAULT = Fault("slurmd node cut", (), shape=POOL, whole=20)
 
 
 def row(*outcomes: Outcome, fault: Fault = FAULT) -> dict[str, Any]:
@@ -30,6 +32,19 @@ def test_a_row_has_what_the_results_promise() -> None:
     assert found["answer_s"] == {"median": 2, "worst": 3}
     assert found["job_s"] == {"median": 4, "worst": 9}
     assert (found["jobs_lost"], found["jobs_twice"], found["jobs_acknowledged"]) == (1, 1, 50)
+
+
+def test_a_row_of_a_pool_also_has_when_it_was_whole_and_what_became_of_the_jobs_on_it() -> None:
+    found = row(good(whole_s=11.0, requeued=["a", "b"]), good(whole_s=13.0, failed=["c"]), good(), fault=POOL_FAULT)
+    assert found["whole_s"] == {"median": 12.0, "worst": 13.0} and found["wholes"] == [11.0, 13.0]
+    assert (found["requeued"], found["failed"]) == (2, 1)
+    assert "whole_s" not in row(good(whole_s=11.0)), "of others it isn't told"
+
+
+def test_a_pool_that_is_whole_too_late_is_a_complaint() -> None:
+    assert results.complaints(row(good(0.5, whole_s=19.0), fault=POOL_FAULT)) == []
+    (late,) = results.complaints(row(good(0.5, whole_s=21.0), fault=POOL_FAULT))
+    assert late == "the pool was whole after 21.0 s at worst, not within 20"
 
 
 def test_a_repeat_without_the_operator_is_counted() -> None:
@@ -73,6 +88,20 @@ def test_the_page_shows_every_row_and_what_went_wrong() -> None:
     assert "2026-01-02 on 2 cores" in text and "200 jobs in flight" in text
 
 
+def test_the_page_has_a_table_of_its_own_for_pools() -> None:
+    pool = row(good(0.2, whole_s=11.04, requeued=["a"], failed=["b", "c"], acknowledged=7), fault=POOL_FAULT)
+    slurmctld, _, rest = page.text([row(good()), pool]).partition("## When the nodes of a pool are hit")
+    assert "| slurmd node cut | 1 | 11.0 | 11.0 | 0.2 | 0.2 | 7 | 0 | 0 | 1 | 2 | 0 | 0 | 0 |" in rest
+    assert "| node cut |" in slurmctld and "slurmd node cut" not in slurmctld
+    assert "When the nodes of a pool" not in page.text([row(good())]), "not before there are such rows"
+
+
+@pytest.mark.parametrize("table", [page.table, page.pool_table])
+def test_every_line_of_a_table_has_as_many_cells_as_its_head(table: Any) -> None:
+    lines = table([row(good(whole_s=1.0), fault=POOL_FAULT)]).splitlines()
+    assert len(lines) == 3 and len({line.count("|") for line in lines}) == 1
+
+
 def test_the_page_says_which_two_came_together() -> None:
     rows = [row(Outcome("a and b", True, 1.0, 1.0), fault=Fault("two at random", (), pair=True))]
     assert "Two at random, seed 1: a and b." in page.text(rows)
@@ -83,15 +112,42 @@ def test_the_plot_is_well_formed_and_shows_every_repeat() -> None:
     tree = ElementTree.fromstring(drawn)  # noqa: S314
     circles = [each for each in tree.iter() if each.tag.endswith("circle")]
     assert len(circles) == 2 + 4, "a legend, and a dot for the answer and the job of each"
+    assert not list(squares(tree)[1:]), "only one in the legend"
     right = max(float(each.attrib["cx"]) for each in circles)
     assert right < 860
     assert "prefers-color-scheme: dark" in drawn
+
+
+def squares(tree: ElementTree.Element) -> list[ElementTree.Element]:
+    return [each for each in tree.iter() if each.tag.endswith("rect")]
+
+
+def test_the_plot_shows_when_a_pool_was_whole() -> None:
+    drawn = plot.draw([row(good(whole_s=11.0), good(whole_s=12.0), fault=POOL_FAULT)])
+    tree = ElementTree.fromstring(drawn)  # noqa: S314
+    legend, first, second = (float(each.attrib["x"]) for each in squares(tree))
+    assert legend < first < second < 860
 
 
 def test_names_of_faults_are_their_own() -> None:
     names = [fault.name for fault in FAULTS]
     assert len(names) == len(set(names))
     assert sum(not fault.does and not fault.pair for fault in FAULTS) == 1, "one for comparison"
+
+
+def test_whatever_hits_a_pool_is_measured_by_when_it_is_whole_and_comes_with_a_failover_too() -> None:
+    pool = [fault for fault in FAULTS if fault.shape is POOL]
+    names = {fault.name for fault in pool}
+    assert all(fault.whole and not fault.returns and not fault.pair for fault in pool)
+    assert all((fault.whole is not None) == (fault.shape is POOL) for fault in FAULTS)
+    failovers = {fault.name for fault in pool if fault.then and fault.standby}
+    plain = names - failovers
+    assert plain and failovers == {f"{name}, slurmctld fails over" for name in plain}
+
+
+def test_rows_that_hit_one_cluster_stand_together() -> None:
+    shapes = [fault.shape for fault in FAULTS]
+    assert sorted(shapes, key=[SLURMCTLD, POOL].index) == shapes, "another is made for each change"
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -101,7 +157,7 @@ def test_two_at_random_are_the_same_for_a_seed_and_never_two_lost_nodes(seed: in
     assert (both.does, name) == (again.does, same)
     chosen = [fault for fault in FAULTS if fault.name in name.split(" and ") or name.startswith(f"{fault.name} and ")]
     assert sum(fault.answer >= MOVE for fault in chosen) <= 1
-    assert not any(fault.alone for fault in chosen)
+    assert not any(fault.alone or fault.shape is POOL for fault in chosen)
 
 
 def stamp(epoch: int, what: str = "save") -> str:

@@ -74,9 +74,10 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 def test_the_commands_are_those_that_we_know() -> None:
     shared = ("install", "upgrade", "uninstall", "version", "operator", "create", "status", "events", "logs", "scale")
+    nodes = ("nodes", "explain", "top", "drain", "resume")
     slurm = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
     assert {
-        *((verb,) for verb in (*shared, *slurm, *("drain", "resume", "failover", "debug"), "completion", "demo")),
+        *((verb,) for verb in (*shared, *nodes, *slurm, "failover", "debug", "completion", "demo")),
         *(("sandbox", verb) for verb in ("up", "down", "status", "kubeconfig", "kubectl", "load", "logs", "node")),
         *(("sandbox", "node", verb) for verb in ("kill", "cut", "freeze", "heal")),
     } <= set(every_command())
@@ -120,6 +121,10 @@ def test_an_error_is_one_line_and_exits_with_1(seltzer: Run, monkeypatch: pytest
         ("scale", "cpu"),
         ("scale", "cpu", "many"),
         ("drain",),
+        ("nodes",),
+        ("nodes", "demo", "--output", "xml"),
+        ("explain",),
+        ("explain", "42", "surplus"),
         ("failover",),
         ("failover", "demo", "--timeout", "soon"),
         ("debug",),

@@ -36,6 +36,7 @@ out=$2
 """
 ONE = Module("one", "the first", ("first",), called=("uno", "eins"))
 TWO = Module("two", "the second", ("second", "third"), tags="some", packages=("./...",))
+APART = Module("apart", "the one apart", ("alone",))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     go = tmp_path / "go"
     go.write_text(GO)
     go.chmod(0o755)
-    for module in (ONE, TWO):
+    for module in (ONE, TWO, APART):
         folder = tmp_path / "sources" / module.folder
         (folder / "inner").mkdir(parents=True)
         (folder / "go.mod").write_text(GO_MOD)
@@ -168,6 +169,23 @@ def test_a_failed_build_leaves_nothing_that_looks_finished_and_keeps_the_others(
     assert calls(tmp_path) == ["one", "two", "two"], "the first was not built again"
 
 
+def test_what_no_sandbox_needs_is_built_when_it_is_asked_for(tmp_path: Path) -> None:
+    everything = gobuild.build(Progress())
+    assert calls(tmp_path) == ["one", "two"]
+    folder = gobuild.build_one(Progress(), APART)
+    assert (folder / "alone").read_text() == "apart\n"
+    assert gobuild.build_one(Progress(), APART) == folder
+    assert calls(tmp_path) == ["apart", "one", "two"], "it is built once, and nothing else with it"
+    assert gobuild.build(Progress()) == everything, "nor is a sandbox another one for that"
+
+
+def test_what_is_asked_for_alone_leaves_nothing_either_when_it_fails(tmp_path: Path, sources: Path) -> None:
+    recipe(sources / "apart", "exit 1")
+    with pytest.raises(SeltzerError, match=r"building the one apart: .* see .*/build-apart\.log"):
+        gobuild.build_one(Progress(), APART)
+    assert finished(tmp_path / "cache") == set()
+
+
 def test_gos_caches_are_dropped_although_go_makes_them_read_only(tmp_path: Path, sources: Path) -> None:
     fill = "mkdir -p $GOMODCACHE/some $GOCACHE/some; echo > $GOMODCACHE/some/file; chmod -R a-w $GOMODCACHE"
     recipe(sources / "one", f"{fill}; echo > $out/first")
@@ -186,7 +204,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_built(
 
 def test_every_real_module_has_its_pins_and_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    modules = gobuild.modules()
+    modules = (*gobuild.modules(), gobuild.kwok())
     programs = [name for module in modules for name in (*module.outputs, *module.called)]
     assert len(set(programs)) == len(programs), "they share one folder"
     for module in modules:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_things import NOW, node, pod
+from tests.fakes.plan_things import NOW, node, pod, time_at
 
 from seltzer.api.common import NodeCounts
-from seltzer.api.core import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
+from seltzer.api.core import ContainerState, ContainerStatus, ObjectCondition, Pod, PodStatus, Terminated, Waiting
+from seltzer.api.labels import SLURM_READY
 from seltzer.plan import nodes, pods
 
 
@@ -61,6 +62,13 @@ def test_how_long_a_pod_is_as_it_is_comes_from_its_newest_condition() -> None:
     assert pods.settled_for(pod(state="ready", since=NOW - 30), NOW) == 30
     assert pods.settled_for(pod(state="ready", since=NOW + 30), NOW) == 0
     assert pods.settled_for(pod(state="created"), NOW) == 0
+
+
+def test_what_we_tell_by_a_pod_is_no_change_of_it() -> None:
+    item = pod(state="unready", since=NOW - 30)
+    ours = ObjectCondition(type=SLURM_READY, status="False", reason="Drained", last_transition_time=time_at(NOW))
+    status = PodStatus(phase="Running", conditions=(*item.status.conditions, ours))
+    assert pods.settled_for(Pod(metadata=item.metadata, status=status), NOW) == 30
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,30 @@ def test_whose_drain_it_is(state: str, reason: str, ours: bool, others: bool) ->
     item = node(state=state, reason=reason)
     assert nodes.drained_by_us(item) == ours
     assert nodes.drained_by_others(item) == others
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "whose"),
+    [
+        ("DOWN", "seltzer: its pod is gone", "ours"),
+        ("DOWN", "Not responding", "an outage's"),
+        ("DOWN", "Not responding [slurm@2027-01-15T08:00:00]", "an outage's"),
+        ("DOWN", "fan is loud", "others'"),
+        ("DOWN", "fan is loud : Not responding", "others'"),
+        ("DOWN", "", ""),
+        # It is drained: whose that is is another question.
+        ("DOWN DRAIN", "seltzer: its pod is gone", ""),
+        ("DOWN DRAIN", "Not responding", ""),
+        ("DOWN DRAIN", "fan is loud", ""),
+        ("IDLE", "fan is loud", ""),
+    ],
+)
+def test_who_set_it_down(state: str, reason: str, whose: str) -> None:
+    item = node(state=state, reason=reason)
+    assert nodes.down_by_us(item) == (whose == "ours")
+    assert nodes.down_by_outage(item) == (whose == "an outage's")
+    assert nodes.down_by_others(item) == (whose == "others'")
+    assert nodes.held_by_others(item) == (whose == "others'" or nodes.drained_by_others(item))
 
 
 @pytest.mark.parametrize(

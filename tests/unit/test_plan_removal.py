@@ -62,6 +62,29 @@ def test_a_node_that_takes_jobs_is_drained_first_idle_or_not() -> None:
         assert step(pod(), slurm(node(state=state))).actions == (DrainNodes(("cpu-0",), "seltzer: scale-in"),)
 
 
+@pytest.mark.parametrize("state", ["IDLE", "MIXED"])
+def test_a_node_that_was_drained_for_a_cause_is_drained_once_more_so_that_its_time_begins_and_who_looks_sees_why(
+    state: str,
+) -> None:
+    for cause in ("Kubernetes node n1 is cordoned", "its pod is not ready"):
+        assert step(pod(), drained(state, f"seltzer: {cause}")).actions == (
+            DrainNodes(("cpu-0",), "seltzer: scale-in"),
+        )
+    assert not any(isinstance(each, DrainNodes) for each in step(pod(), drained(state)).actions), "but only once"
+
+
+def test_what_somebody_set_down_keeps_their_reason_when_it_is_drained() -> None:
+    known = slurm(node("cpu-0", "DOWN", reason="fan is loud"), node("cpu-1"), node("cpu-2", "DOWN", reason="Not resp"))
+    items = [pod(name) for name in ("cpu-0", "cpu-1")]
+    assert steps(items, known, WAIT, "scale-in", NOW, consent=False).actions == (
+        DrainNodes(("cpu-0",), "fan is loud"),
+        DrainNodes(("cpu-1",), "seltzer: scale-in"),
+    )
+    for reason in ("Not responding", "seltzer: its pod is gone", ""):
+        known = slurm(node(state="DOWN", reason=reason))
+        assert step(pod(), known).actions == (DrainNodes(("cpu-0",), "seltzer: scale-in"),)
+
+
 def test_a_node_that_registered_is_believed_more_than_a_status_that_says_it_never_started() -> None:
     late = pod(state="waiting")
     assert step(late, slurm(node(state="MIXED"))).actions == (DrainNodes(("cpu-0",), "seltzer: scale-in"),)
@@ -143,12 +166,14 @@ def test_the_cheapest_go_first() -> None:
             (pod("cpu-5"), None),
             both(6, "MIXED DRAIN", reason="seltzer: scale-in"),
             (pod("cpu-7", state="waiting"), None),
+            both(8, "IDLE DRAIN", reason="seltzer: Kubernetes node n1 is cordoned"),
+            both(9, "DOWN", reason="fan is loud"),
             free_in={"cpu-0": 60, "cpu-1": 3600},
         ),
-        9,
+        11,
         "new",
     )
-    assert named(found) == ["cpu-7", "cpu-6", "cpu-5", "cpu-4", "cpu-3", "cpu-2", "cpu-0", "cpu-1"]
+    assert named(found) == [f"cpu-{number}" for number in (7, 6, 5, 4, 8, 2, 9, 3, 0, 1)]
 
 
 def test_of_equals_the_outdated_and_then_the_youngest_go_first() -> None:
@@ -173,6 +198,7 @@ def test_an_update_takes_as_many_as_may_be_away() -> None:
         ("a new one isn't ready", both(9, ready=False), 0),
         ("a new one is drained", both(9, "IDLE DRAIN", reason="disk"), 0),
         ("an old one is held by a person", both(9, "IDLE DRAIN", reason="disk", template="old"), 0),
+        ("an old one was set down by a person", both(9, "DOWN", reason="fan is loud", template="old"), 0),
     ],
 )
 def test_an_update_waits_while(why: str, first: tuple[Pod, Node] | None, missing: int) -> None:
@@ -186,7 +212,8 @@ def test_who_doesnt_take_jobs_is_replaced_before_who_does() -> None:
 
 
 def test_who_was_taken_is_taken_again_whatever_else_fails_meanwhile() -> None:
-    taken = both(0, "MIXED DRAIN", reason="seltzer: update", template="old")
+    # slurmctld may add its own words.
+    taken = both(0, "MIXED DRAIN", reason="seltzer: update : Not responding", template="old")
     found = choice.outdated(pool(taken, both(1, template="old"), both(2, ready=False)), "new", 1, 0)
     assert named(found) == ["cpu-0"]
 

@@ -39,3 +39,16 @@ RECOVERED: Final = "seltzer.dev/recovered"
 
 # What the guard is told by others, as annotations of the same Lease.
 HOLD: Final = "seltzer.dev/hold"
+
+# What Slurm knows, on slurmd's pods.
+BUSY: Final = "seltzer.dev/busy"
+"""A label: jobs are on it. The disruption budget protects who has it."""
+FREE_AT: Final = "seltzer.dev/free-at"
+"""When the last of its jobs reaches its time limit, or UNLIMITED."""
+UNLIMITED: Final = "unlimited"
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+SLURM_READY: Final = "seltzer.dev/SlurmReady"
+"""A condition: its Slurm node takes jobs, or is full of them."""
+SLURM_BUSY: Final = "seltzer.dev/SlurmBusy"
+"""A condition: jobs are on it."""

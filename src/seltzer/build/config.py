@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in 
 _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
 # Lists of flags of which some are ours: the user's are added.
-_JOINED = frozenset({"debugflags", "schedulerparameters", "slurmctldparameters", "slurmdparameters"})
+_JOINED = frozenset({"debugflags", "slurmctldparameters", "slurmdparameters"})
 
 # On a reconfigure slurmctld starts itself anew and reads everything again (tried with MaxNodeCount, GresTypes,
 # SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its way to authenticate.
@@ -157,7 +158,8 @@ def _settings(ours: Sequence[Pair], users: Mapping[str, Pair]) -> list[Line]:
     return [Line((pair,)) for pair in (*kept, *theirs.values())]
 
 
-def _restart_values(text: str) -> dict[str, str | None]:
+@functools.lru_cache(maxsize=256)
+def _restart_values(text: str) -> Mapping[str, str | None]:
     """What a slurm.conf says of these keys; a file that can't be read says nothing."""
     try:
         parsed = conf.parse(text)

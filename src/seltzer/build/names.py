@@ -120,6 +120,11 @@ def nodeset_policy(nodeset: NodeSet) -> str:
     return f"{nodeset.metadata.name}-slurmd"
 
 
+def nodeset_budget(nodeset: NodeSet) -> str:
+    """The PodDisruptionBudget of a NodeSet's pods that have jobs."""
+    return f"{nodeset.metadata.name}-busy"
+
+
 def slurm_set(nodeset: NodeSet) -> str:
     """The NodeSet's name in slurm.conf, and the feature that makes it; no node can have it, for the underscore."""
     return f"set_{nodeset.metadata.name}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Callable
 from importlib import resources as files
 from typing import Any
 
+from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
@@ -16,7 +18,7 @@ from .images import Images
 from .merge import TemplateRefused
 from .names import PORTS, Manifest
 
-__all__ = ["TemplateRefused", "pod", "support", "template"]
+__all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
 
 _SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
@@ -26,20 +28,25 @@ _FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_ME
 
 def pod(nodeset: NodeSet, cluster: SlurmCluster, images: Images, name: str) -> Manifest:
     """One pod, with the user's changes. Raises TemplateRefused where these can't be."""
+    return pods_of(nodeset, cluster, images)(name)
+
+
+def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable[[str], Manifest]:
+    """What makes each pod from its name; what thousands of them have in common is made once."""
     built = _template(nodeset, cluster, images)
-    metadata = built["metadata"]
-    labels = {**metadata["labels"], names.TEMPLATE: _hash(built)}
-    head = {
-        "name": name,
+    metadata = {
+        **built["metadata"],
+        # What is true of a pod without a job, so that it needs no second write; the user's word comes first.
+        "annotations": {DELETION_COST: "0", SAFE_TO_EVICT: "true", **built["metadata"].get("annotations", {})},
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
+        "labels": {**built["metadata"]["labels"], names.TEMPLATE: _hash(built)},
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**metadata, **head, "labels": labels},
-        "spec": built["spec"],
-    }
+
+    def make(name: str) -> Manifest:
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": built["spec"]}
+
+    return make
 
 
 def template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> str:
@@ -62,6 +69,21 @@ def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[M
     )
     data = {names.SLURM_KEY: base64.b64encode(slurm_key).decode()}
     return [{**secret, "type": "Opaque", "data": data}, network.of_nodeset(nodeset, cluster)]
+
+
+def budget(nodeset: NodeSet, cluster: SlurmCluster) -> Manifest:
+    """No pod that has a job is evicted: `kubectl drain` and autoscalers wait until it has ended."""
+    head = names.manifest(
+        "PodDisruptionBudget",
+        "policy/v1",
+        cluster,
+        "slurmd",
+        names.nodeset_budget(nodeset),
+        more_labels={names.NODESET: nodeset.metadata.name},
+        owner=nodeset,
+    )
+    selector = {"matchLabels": {**names.nodeset_selector(nodeset, cluster), BUSY: "true"}}
+    return {**head, "spec": {"maxUnavailable": 0, "selector": selector}}
 
 
 def _elsewhere(nodeset: NodeSet, cluster: SlurmCluster) -> bool:

@@ -58,6 +58,7 @@ def _cluster_role() -> Manifest:
         _rule(GROUP, kinds, (*_READ, "patch", "update")),
         _rule(GROUP, [f"{kind}/{part}" for kind in kinds for part in ("status", "finalizers")], ("patch", "update")),
         _rule("", ["pods"], (*_READ, "create", "delete", "patch")),
+        _rule("", ["pods/status"], ("patch",)),
         _rule("", ["services", "configmaps", "secrets", "persistentvolumeclaims", "serviceaccounts"], _ALL),
         _rule("apps", ["deployments"], _ALL),
         _rule(_RBAC, ["roles", "rolebindings"], _ALL),

@@ -1,6 +1,6 @@
 # The first process of slurmd's container; its words are slurmd's command. Jobs outlive slurmd, since their slurmstepds
 # are processes of their own: a slurmd that ends or hangs is started again in place, and no job notices.
-readonly DEAF_SECONDS=15
+readonly LOOKS=5 EVERY=3
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
@@ -16,14 +16,7 @@ job_runs() {
 # Whether the kernel has connections that slurmd hasn't taken; kubelet makes one every second. They count as what a
 # listening socket (0A) has to read.
 is_deaf() {
-    local file here state waiting
-    for file in /proc/net/tcp /proc/net/tcp6; do
-        [[ -r $file ]] || continue
-        while read -r _ here _ state waiting _; do
-            [[ $state == 0A && $here == *:$port && $waiting != *:00000000 ]] && return
-        done <"$file"
-    done
-    return 1
+    grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
 # A slurmd that can't fetch its configuration ends, and Kubernetes starts it again ever later; so it starts when there
@@ -44,11 +37,11 @@ while :; do
             exit 0
         fi
         if is_deaf; then deaf=$((deaf + 1)); else deaf=0; fi
-        if ((deaf >= DEAF_SECONDS)); then
-            echo "seltzer: slurmd has taken no connection for $deaf s and is started again; its jobs go on"
+        if ((deaf >= LOOKS)); then
+            echo "seltzer: slurmd takes no connections and is started again; its jobs go on"
             kill -KILL "$slurmd"
         fi
-        sleep 1 &
+        sleep $((ending ? 1 : EVERY)) &
         wait -n "$slurmd" $!
     done
     wait "$slurmd"

@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from seltzer.api.core import Pod
+from seltzer.api.nodeset import NodeSet
 from seltzer.build.names import CLUSTER, CLUSTER_NAMESPACE, COMPONENT
-from seltzer.cli import controller, kube, kubectl
+from seltzer.cli import facts, kube, kubectl
+from seltzer.cli.facts import Facts
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace
 from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import pods as kube_pods
 from seltzer.slurm import hostlist
+from seltzer.slurm.models import Node
 
 OPERATORS = "seltzer:"
 """How the reasons begin of drains that the operator made, and undoes; a person's it never undoes."""
 
 _NOTHING_TO_RESUME = "Invalid node state transition"
+_NEITHER = "{} is neither drained nor down"
+_SHUT = frozenset({"DOWN", "DRAIN", "ERROR", "FAIL"})
 
-Nodes = Annotated[str, Parameter(help="The node, or a hostlist such as cpu-[0-3].")]
+Nodes = Annotated[str, Parameter(help="The node, a hostlist such as cpu-[0-3], or a NodeSet for all of its nodes.")]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a person named: these nodes, or all of a NodeSet."""
+
+    place: Place
+    """Where their cluster is."""
+    facts: Facts
+    names: Sequence[str]
+    nodeset: str = ""
+
+    @property
+    def word(self) -> str:
+        return self.nodeset or hostlist.fold(self.names)
 
 
 def drain(
@@ -36,19 +60,31 @@ def drain(
 ) -> None:
     """Let a node take no new jobs; those that run on it go on. Seltzer never undoes this by itself."""
     words = checked_reason(reason)
-    folded, cluster = _update(node, ("State=DRAIN", f"Reason={words}"), namespace, context)
-    print(f"{folded} of {cluster} takes no new jobs ({words}); 'seltzer resume {folded}' undoes it")
+    place = kube.locate(namespace, context)
+    target = kube.talk(place, lambda client: find(client, place, node))
+    known, notes = drainable(target)
+    _say(notes)
+    if known:
+        update(target.place, target.facts, known, ("State=DRAIN", f"Reason={sign(words)}"))
+        cluster = target.facts.cluster.metadata.name
+        undo = target.nodeset if target.nodeset and not notes else hostlist.fold(known)
+        print(f"{hostlist.fold(known)} of {cluster} takes no new jobs ({words}); 'seltzer resume {undo}' undoes it")
 
 
 def resume(node: Nodes, /, *, namespace: Namespace = None, context: Context = None) -> None:
-    """Let a node that was drained or down take jobs again."""
+    """Let a node that was drained or down take jobs again; of a NodeSet, those that are."""
+    place = kube.locate(namespace, context)
+    target = kube.talk(place, lambda client: find(client, place, node))
+    shut, notes = resumable(target)
+    _say(notes)
+    _say(warnings(target.facts, shut))
     try:
-        folded, cluster = _update(node, ("State=RESUME",), namespace, context)
+        update(target.place, target.facts, shut, ("State=RESUME",))
     except SeltzerError as error:
         if _NOTHING_TO_RESUME in str(error):
-            raise SeltzerError(f"{node} is neither drained nor down, so there is nothing to resume") from None
+            raise SeltzerError(f"{_NEITHER.format(target.word)}, so there is nothing to resume") from None
         raise
-    print(f"{folded} of {cluster} takes jobs again")
+    print(f"{hostlist.fold(shut)} of {target.facts.cluster.metadata.name} takes jobs again")
 
 
 def checked_reason(reason: str | None) -> str:
@@ -61,6 +97,11 @@ def checked_reason(reason: str | None) -> str:
     return words
 
 
+def sign(words: str) -> str:
+    """A reason that tells whose it is: to Slurm, all that we do is done by its own user."""
+    return words if words == checked_reason(None) else facts.signed(words, _user())
+
+
 def _user() -> str:
     try:
         return getpass.getuser()
@@ -68,37 +109,129 @@ def _user() -> str:
         return "somebody"
 
 
-def _update(node: str, changes: Sequence[str], namespace: str | None, context: str | None) -> tuple[str, str]:
-    wanted = hostlist.expand(node)
-    place = kube.locate(namespace, context)
-
-    async def find(client: Client) -> tuple[str, str, str]:
-        cluster, home = cluster_of(wanted, await _slurmds(client, place), place.namespace)
-        return cluster, home, await controller.target(client, home, cluster)
-
-    cluster, home, pod = kube.talk(place, find)
-    folded = hostlist.fold(wanted)
-    command = ("scontrol", "update", f"NodeName={folded}", *changes)
-    kubectl.output(Place(place.config, home, place.flags), pod, "slurmctld", command)
-    return folded, cluster
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
 
 
-async def _slurmds(client: Client, place: Place) -> list[Pod]:
-    await kube.every(client, resources.NODESETS, place.namespace)  # tells if there is no Seltzer here
+def update(place: Place, known: Facts, names: Sequence[str], changes: Sequence[str]) -> None:
+    """Change these nodes in Slurm, all in one call. `place` is where their cluster is."""
+    command = ("scontrol", "update", f"NodeName={hostlist.fold(names)}", *changes)
+    kubectl.output(place, known.slurmctld, "slurmctld", command)
+
+
+# --- which nodes -----------------------------------------------------------------------------------------------------
+
+
+async def find(client: Client, place: Place, word: str) -> Target:
+    """The nodes of that name, or else the NodeSet, with all that is known of their cluster."""
+    wanted = hostlist.expand(word)
+    nodesets = await kube.every(client, resources.NODESETS, place.namespace)  # tells if there is no Seltzer here
+    pods = await slurmds(client, place)
+    named = next((each for each in nodesets if each.metadata.name == word), None)
+    if named and word not in {pod.metadata.name for pod in pods}:
+        cluster, home = _cluster(named)
+    else:
+        named = None
+        cluster, home = cluster_of(wanted, pods, place.namespace, [each.metadata.name for each in nodesets])
+    there = Place(place.config, home, place.flags)
+    known = await facts.look(client, there, cluster, happened=False)
+    if known.slurm is None:
+        raise SeltzerError(known.silence)
+    if named is None:
+        return Target(there, known, wanted)
+    names = [name for name in known.names if known.nodeset(name) == word]
+    if not names:
+        raise SeltzerError(f"NodeSet {word!r} has no nodes; see 'seltzer status {cluster}'")
+    return Target(there, known, names, word)
+
+
+def _cluster(nodeset: NodeSet) -> tuple[str, str]:
+    ref = nodeset.spec.cluster_ref
+    return ref.name, ref.namespace or nodeset.metadata.namespace
+
+
+async def slurmds(client: Client, place: Place) -> list[Pod]:
+    """All slurmd pods of the namespace, of whichever cluster."""
     params = {"labelSelector": f"{CLUSTER},{COMPONENT}=slurmd"}
     return (await client.list_all(resources.PODS, place.namespace, params=params)).items
 
 
-def cluster_of(wanted: Sequence[str], pods: Iterable[Pod], namespace: str) -> tuple[str, str]:
+def cluster_of(
+    wanted: Sequence[str], pods: Iterable[Pod], namespace: str, nodesets: Sequence[str] = ()
+) -> tuple[str, str]:
     """The one cluster that all these nodes belong to, and its namespace."""
     labels = {pod.metadata.name: pod.metadata.labels for pod in pods}
     unknown = [name for name in wanted if name not in labels]
     if unknown:
+        also = list(nodesets) if len(wanted) == 1 else []
+        known = [*also, *sorted(labels, key=facts.natural)]
         raise SeltzerError(
-            f"there is no node {unknown[0]!r} in namespace {namespace!r}; "
-            f"{kube.meant(unknown[0], sorted(labels)) if labels else 'no NodeSet has any there'}"
+            f"there is no node {unknown[0]!r} in namespace {namespace!r}{', nor a NodeSet' if also else ''}; "
+            f"{kube.meant(unknown[0], known) if known else 'no NodeSet has any there'}"
         )
     homes = {(labels[name][CLUSTER], labels[name].get(CLUSTER_NAMESPACE, namespace)) for name in wanted}
     if len(homes) != 1:
         raise SeltzerError(f"these nodes belong to {len(homes)} clusters; name those of one at a time")
     return homes.pop()
+
+
+def drainable(target: Target) -> tuple[list[str], list[str]]:
+    """Which of the nodes to drain, and what to say about the others.
+
+    Who names a node means it. Who names a NodeSet doesn't mean to replace what others said about some of its nodes.
+    """
+    known, notes = _known(target)
+    others = [each for each in known if target.nodeset and slurm_nodes.drained_by_others(each)]
+    notes += [
+        f"{each.name} is drained already, and stays so ({facts.blame(each) or 'no reason given'})" for each in others
+    ]
+    return [each.name for each in known if each not in others], notes
+
+
+def resumable(target: Target) -> tuple[list[str], list[str]]:
+    """Which of the nodes are drained or down, and what to say about the others. Raises where none is."""
+    known, notes = _known(target)
+    shut = [each.name for each in known if is_shut(each)]
+    fine = [each.name for each in known if not is_shut(each)]
+    if not shut:
+        none = f"no node of {target.nodeset} is drained or down" if target.nodeset else _NEITHER.format(target.word)
+        raise SeltzerError(f"{none}, so there is nothing to resume")
+    if fine:
+        notes.append(f"{_NEITHER.format(hostlist.fold(fine))}: nothing to resume there")
+    return shut, notes
+
+
+def is_shut(node: Node) -> bool:
+    """There is something to resume."""
+    return bool(_SHUT & set(node.state))
+
+
+def _known(target: Target) -> tuple[list[Node], list[str]]:
+    """Slurm's records of the nodes. One that was named and has none is an error, one of a NodeSet only a note."""
+    unknown = [name for name in target.names if target.facts.node(name) is None]
+    if unknown and not target.nodeset:
+        raise SeltzerError(f"Slurm doesn't know {unknown[0]}{_missing(target.facts, unknown[0])}")
+    notes = [f"Slurm doesn't know {hostlist.fold(unknown)} yet: nothing to do there"] if unknown else []
+    return [node for name in target.names if (node := target.facts.node(name))], notes
+
+
+def _missing(known: Facts, name: str) -> str:
+    pod = known.pod(name)
+    trouble = kube_pods.trouble(pod) if pod else None
+    return f": {trouble.message}" if trouble else f" yet; see 'seltzer explain {name}'"
+
+
+def warnings(known: Facts, names: Iterable[str]) -> list[str]:
+    """Which of the nodes Seltzer will drain again at once, since what it drained them for is still so."""
+    again: dict[str, list[str]] = {}
+    for name in names:
+        node, pod, ailment = known.node(name), known.pod(name), known.ailment(name)
+        if ailment and pod:
+            again.setdefault(f"Kubernetes node {pod.spec.node_name} {ailment}", []).append(name)
+        elif node and facts.who(node) == facts.SELTZER:
+            again.setdefault(facts.why(node), []).append(name)
+    return [
+        f"note: Seltzer drains {hostlist.fold(each)} again for as long as this is so: {cause}"
+        for cause, each in again.items()
+    ]

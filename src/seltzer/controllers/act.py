@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from seltzer.api.labels import FINALIZER, HOLD
 from seltzer.controllers import metrics, resources
@@ -15,7 +16,7 @@ from seltzer.controllers.children import Children
 from seltzer.controllers.link import Link
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
-from seltzer.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from seltzer.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
 from seltzer.kube.resource import HasMeta, Resource
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan.actions import (
@@ -32,17 +33,25 @@ from seltzer.plan.actions import (
     Hold,
     KillJobs,
     MarkNodes,
+    MirrorPods,
     OnSlurm,
+    PodPatch,
     Poke,
     RemoveStuckPod,
     ResumeNodes,
+    SetAddress,
     SetFinalizer,
 )
+from seltzer.slurm import hostlist
 from seltzer.slurm.client import Outcome, SlurmClient
 from seltzer.slurm.models import Node
 from seltzer.slurm.nodes import View
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+IN_FLIGHT = 32
+PATIENCE = 2.0
 
 # Pods wait for what they mount, and longer each time they don't find it: it has to be there first. A binding to a role
 # that isn't there yet is refused.
@@ -148,6 +157,8 @@ class Actor:
                 await _if_there(self._client.delete(resources.PODS, name, namespace, uid=uid, grace_seconds=0))
             case SetFinalizer(present):
                 await self._set_finalizer(present)
+            case MirrorPods(patches):
+                await _each(patches, lambda patch: _if_there(self._mirror(patch)))
             case _:
                 await self._on_slurm(action)
 
@@ -165,10 +176,7 @@ class Actor:
     async def _create_pods(self, names: Sequence[str]) -> None:
         """One first: if that is refused, a thousand more would be as well."""
         await self._create_pod(names[0])
-        answers = await asyncio.gather(*map(self._create_pod, names[1:]), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+        await _each(names[1:], self._create_pod)
 
     async def _create_pod(self, name: str) -> None:
         assert self._make_pod
@@ -184,10 +192,7 @@ class Actor:
         if ask:
             pods = self._still_empty(pods)
         namespace = self._subject.item.metadata.namespace
-        deletions = [_if_there(self._delete_pod(pod, namespace)) for pod in pods]
-        for answer in await asyncio.gather(*deletions, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                raise answer
+        await _each(pods, lambda pod: _if_there(self._delete_pod(pod, namespace)))
 
     async def _delete_pod(self, pod: Goner, namespace: str) -> None:
         answer = await self._client.delete(
@@ -195,6 +200,39 @@ class Actor:
         )
         if answer is not None:
             self._wrote_pod(answer)
+
+    async def _mirror(self, patch: PodPatch) -> None:
+        """Labels and annotations go with the status, in one call: of pods the API server takes them there too."""
+        metadata: dict[str, Any] = {"uid": patch.uid}
+        if patch.labels:
+            metadata["labels"] = patch.labels
+        if patch.annotations:
+            metadata["annotations"] = patch.annotations
+        body: dict[str, Any] = {"metadata": metadata}
+        if patch.conditions:
+            # Written out: a field that isn't there stays as it is.
+            body["status"] = {
+                "conditions": [
+                    {
+                        "type": each.type,
+                        "status": each.status,
+                        "reason": each.reason,
+                        "message": each.message,
+                        "lastTransitionTime": each.last_transition_time,
+                    }
+                    for each in patch.conditions
+                ]
+            }
+        namespace = self._subject.item.metadata.namespace
+        try:
+            answer = await self._client.patch(
+                resources.PODS, patch.name, namespace, patch=body, subresource="status", strategic=True
+            )
+        except Invalid as error:
+            if "metadata.uid" in str(error):
+                return  # another pod of this name: the next pass looks at that one
+            raise
+        self._wrote_pod(answer)
 
     def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
         """Those whose nodes have no job right now."""
@@ -245,12 +283,18 @@ class Actor:
 def _is_due(action: OnSlurm, node: Node) -> bool:
     """Whether an action is still what this node needs."""
     match action:
-        case DrainNodes():
-            return not node.drained
+        case DrainNodes(_, reason):
+            if slurm_nodes.down_by_others(node) or not reason.startswith(slurm_nodes.OURS):
+                return not node.drained and node.reason == reason
+            return not node.drained or (slurm_nodes.drained_by_us(node) and node.reason != reason)
         case ResumeNodes():
-            return slurm_nodes.drained_by_us(node)
+            if node.drained:
+                return slurm_nodes.drained_by_us(node)
+            return slurm_nodes.down_by_us(node) or slurm_nodes.down_by_outage(node)
         case DownNodes(_, reason):
-            return not slurm_nodes.drained_by_others(node) or node.reason == reason
+            # A reason of somebody else is kept, and only where they still give it.
+            theirs = slurm_nodes.held_by_others(node) or not reason.startswith(slurm_nodes.OURS)
+            return not theirs or node.reason == reason
     return True
 
 
@@ -270,6 +314,8 @@ def _call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]
             return lambda slurm: slurm.kill_jobs(names)
         case MarkNodes(names, comment):
             return lambda slurm: slurm.comment(names, comment)
+        case SetAddress(names, address):
+            return lambda slurm: slurm.set_address(names, address)
         case DeleteRecords(names):
             return lambda slurm: slurm.delete(names)
 
@@ -289,6 +335,30 @@ def _stages(actions: Iterable[Action]) -> list[list[Action]]:
     return [stage for stage in (inputs, later, last) if stage]
 
 
+async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
+    """As many at a time as the API server is asked at once, so that no call's deadline begins before it is sent.
+
+    After PATIENCE no further ones are begun: the next pass does the rest, and sees what has changed meanwhile.
+    A failure is told when all that were begun have ended.
+    """
+    left = iter(items)
+    end = time.monotonic() + PATIENCE
+    failures: list[Exception] = []
+
+    async def work() -> None:
+        for item in left:
+            try:
+                await do(item)
+            except Exception as error:
+                failures.append(error)
+            if failures or time.monotonic() >= end:
+                return
+
+    await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+    if failures:
+        raise failures[0]
+
+
 async def _if_there(call: Awaitable[Any]) -> None:
     """What is gone, or no longer what it was, needs nothing from us; the next pass looks at what there is now."""
     try:
@@ -299,6 +369,8 @@ async def _if_there(call: Awaitable[Any]) -> None:
 
 def _summary(action: Action) -> str:
     match action:
+        case MirrorPods(patches):
+            return f"MirrorPods {hostlist.fold([patch.name for patch in patches])[:200]}"
         case Apply(manifest) | Create(manifest):
             return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
         case _:

@@ -28,7 +28,13 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 JOBS_EVERY = 5.0
-PACE = Pace(busy=1.0, idle=5.0)
+PACE = Pace(busy=1.0, idle=1.0)
+# Deadlines change with jobs that start and end, and seldom by themselves. What asking for them takes, of slurmctld's
+# time, is at most a twentieth.
+DEADLINES_EVERY = 5.0
+DEADLINES_AT_LEAST_EVERY = 60.0
+DEADLINES_SHARE = 20.0
+_ADDRESSES_AT_ONCE = 2000
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,11 @@ class Link:
         self._jobs: tuple[float, JobCounts] | None = None
         self.cache = NodeCache(self._client, PACE)
         self.cache.watch(changed)
+        self.cache.watch(self._on_nodes)
         self._started = time.monotonic()
+        # When the last job on each busy node reaches its limit, by our clock; None where it has none.
+        self.free_at: Mapping[str, float | None] = {}
+        self._jobs_changed = asyncio.Event()
 
     @property
     def view(self) -> View | None:
@@ -115,6 +125,7 @@ class Link:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
             group.create_task(self._count_jobs())
+            group.create_task(self._follow_deadlines())
 
     async def _count_jobs(self) -> None:
         while True:
@@ -125,6 +136,30 @@ class Link:
                 if before is None or before[1] != told:
                     self._changed(None)
             await asyncio.sleep(JOBS_EVERY)
+
+    def _on_nodes(self, change: Change) -> None:
+        view = self.cache.view
+        if view and any(name in self.free_at or _is_busy(view, name) for name in change.names):
+            self._jobs_changed.set()
+
+    async def _follow_deadlines(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DEADLINES_AT_LEAST_EVERY):
+                    await self._jobs_changed.wait()
+            self._jobs_changed.clear()
+            began = time.monotonic()
+            view = self.cache.view
+            busy = [name for name, node in view.nodes.items() if node.occupied] if view else []
+            with contextlib.suppress(SlurmError):
+                self._tell_deadlines(await self._deadlines(busy))
+            await asyncio.sleep(max(DEADLINES_EVERY, DEADLINES_SHARE * (time.monotonic() - began)))
+
+    def _tell_deadlines(self, found: Mapping[str, float | None]) -> None:
+        before, self.free_at = self.free_at, found
+        names = frozenset(name for name in {*before, *found} if before.get(name, 0.0) != found.get(name, 0.0))
+        if names:
+            self._changed(Change(names))
 
     async def fresh(self) -> View | None:
         """Ask now; None if there is no answer."""
@@ -146,19 +181,37 @@ class Link:
 
     async def free_in(self, nodes: Iterable[str]) -> dict[str, int]:
         """In how many seconds the last job on each of these nodes reaches its limit; not those that have no limit."""
+        now = time.time()
+        found = await self._deadlines(nodes)
+        return {name: round(at - now) for name, at in found.items() if at is not None}
+
+    async def _deadlines(self, nodes: Iterable[str]) -> dict[str, float | None]:
+        """When the last job on each of these nodes reaches its limit; None where one has none."""
         wanted = frozenset(nodes)
         if not wanted:
             return {}
         text = await self._ask_guard(f"/jobs/{quote(hostlist.fold(wanted), safe='')}")
-        longest: dict[str, int] = {}
-        unlimited: set[str] = set()
+        now = time.time()
+        longest: dict[str, float | None] = {}
         for job in jobs.parse(text):
+            at = None if job.seconds_left is None else now + job.seconds_left
             for name in wanted.intersection(job.nodes):
-                if job.seconds_left is None:
-                    unlimited.add(name)
-                else:
-                    longest[name] = max(job.seconds_left, longest.get(name, 0))
-        return {name: left for name, left in longest.items() if name not in unlimited}
+                known = longest.get(name, 0.0)
+                longest[name] = None if at is None or known is None else max(at, known)
+        return longest
+
+    async def silent(self, nodes: Mapping[str, str]) -> frozenset[str] | None:
+        """Which of these nodes, given with their addresses, slurmctld's pod gets no answer of; None if unknown."""
+        addresses = sorted(set(nodes.values()))
+        answering: set[str] = set()
+        try:
+            for at in range(0, len(addresses), _ADDRESSES_AT_ONCE):
+                some = ",".join(addresses[at : at + _ADDRESSES_AT_ONCE])
+                answering.update((await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{some}")).split())
+        except SlurmError as error:
+            logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
+            return None
+        return frozenset(name for name, address in nodes.items() if address not in answering)
 
     async def named(self) -> frozenset[str] | None:
         """The nodes that waiting jobs ask for by name; None if that can't be told."""
@@ -189,6 +242,11 @@ class Link:
         """The controller's pod that is in charge now."""
         pod = self._secrets.controller()
         return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=12.0)
+
+
+def _is_busy(view: View, name: str) -> bool:
+    node = view.nodes.get(name)
+    return node is not None and node.occupied
 
 
 class Links:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import functools
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
@@ -27,8 +28,8 @@ from seltzer.kube.controller import After, Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
+from seltzer.plan import causes, nodeset_status
 from seltzer.plan import nodeset as plan
-from seltzer.plan import nodeset_status
 from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
 from seltzer.plan.membership import cluster_key
 from seltzer.plan.nodeset import Decision, Observation
@@ -62,13 +63,18 @@ class NodeSetController:
         link = self._links.get(cluster_key(nodeset))
         if link and not await _has_read_its_writes(link):
             return After(_SOON)
-        if link and link.view is not None and self._is_choosing(nodeset):
+        if link and link.view is not None and (self._is_choosing(nodeset) or self._has_ended(nodeset)):
             await link.fresh()
         seen = await self._observe(nodeset, link)
+        began = time.monotonic()
         decision = plan.decide(seen)
-        done = await self._actor(nodeset, link).act([*self._support(nodeset, decision), *decision.actions])
+        cost = time.monotonic() - began
+        actions = [*self._support(nodeset, decision), *decision.actions, *decision.told]
+        done = await self._actor(nodeset, link).act(actions)
         failures = [failure.message for failure in done.failures]
+        began = time.monotonic()
         status = nodeset_status.status(seen, decision, failures, now())
+        cost += time.monotonic() - began
         told = nodeset_status.happenings(nodeset, status, done.done)
         await report(self._client, self._recorder, resources.NODESETS, nodeset, status, told)
         self._pace(key, link, decision, status)
@@ -77,20 +83,21 @@ class NodeSetController:
         if link and any(isinstance(action, OnSlurm) for action in done.done):
             # Jobs that are taken off a node need a moment.
             patience = any(isinstance(action, KillJobs | DownNodes) for action in done.done)
-            return After(_AT_ONCE if await link.fresh() and not patience else _SOON)
-        return After(1.0) if decision.timed else Done()
+            return After(_AT_ONCE if await link.fresh() and not patience else _SOON, cost)
+        return After(1.0, cost) if decision.timed else Done(cost)
 
     def _actor(self, nodeset: NodeSet, link: Link | None) -> Actor:
         cluster = self._world.clusters.get(cluster_key(nodeset))
         key = key_of(nodeset)
 
-        def make(name: str) -> Mapping[str, object]:
+        @functools.cache
+        def make() -> Callable[[str], Mapping[str, object]]:
             assert cluster, "no pod is planned for a cluster that isn't there"
-            return build.pod(nodeset, cluster, self._images, name)
+            return build.pods_of(nodeset, cluster, self._images)
 
         subject = Subject(resources.NODESETS, nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
-        return Actor(self._client, self._children, subject, link, make, wrote)
+        return Actor(self._client, self._children, subject, link, lambda name: make()(name), wrote)
 
     async def _observe(self, nodeset: NodeSet, link: Link | None) -> Observation:
         world, key, where = self._world, key_of(nodeset), cluster_key(nodeset)
@@ -108,7 +115,11 @@ class NodeSetController:
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
             controller_started=members.controller_started(world, where),
+            machines=world.machines.of({pod.spec.node_name for pod in pods}),
+            free_at=link.free_at if link else {},
         )
+        if link and slurm.nodes is not None and (doubtful := plan.doubtful(seen)):
+            seen = dataclasses.replace(seen, silent=await link.silent(doubtful))
         return await self._with_jobs(await _with_deadlines(seen, link), link)
 
     async def _with_jobs(self, seen: Observation, link: Link | None) -> Observation:
@@ -136,6 +147,10 @@ class NodeSetController:
         """Who goes is chosen by whom the jobs are on now: seconds ago, another node may have been the idle one."""
         return len(self._world.pods.by("nodeset", str(key_of(nodeset)))) > nodeset.spec.replicas
 
+    def _has_ended(self, nodeset: NodeSet) -> bool:
+        """A container that ended is started again in a second, and jobs come: Slurm tells whether it has been."""
+        return any(causes.ended(pod) for pod in self._world.pods.by("nodeset", str(key_of(nodeset))))
+
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
             return None, "there is no such SlurmCluster"
@@ -145,15 +160,14 @@ class NodeSetController:
             return None, str(error)
 
     def _support(self, nodeset: NodeSet, decision: Decision) -> list[Action]:
-        """What pods in another namespace need: before the first of them, and as long as there are any."""
+        """What the pods need beside them: before the first of them, and as long as there are any."""
         cluster = self._world.clusters.get(cluster_key(nodeset))
         if cluster is None or not (decision.staying or any(isinstance(each, CreatePods) for each in decision.actions)):
             return []
+        manifests = [build.budget(nodeset, cluster)]
         secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
-        data = secret.data.get(names.SLURM_KEY) if secret else None
-        if data is None:
-            return []
-        manifests = build.support(nodeset, cluster, base64.b64decode(data))
+        if data := secret.data.get(names.SLURM_KEY) if secret else None:
+            manifests += build.support(nodeset, cluster, base64.b64decode(data))
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
 
     def _pace(self, key: Key, link: Link | None, decision: Decision, status: NodeSetStatus) -> None:
@@ -176,10 +190,10 @@ def _is_owned(pod: Pod, nodeset: NodeSet) -> bool:
 
     One without any owner is ours as well: whoever deletes a NodeSet with --cascade=orphan leaves its jobs running.
     """
+    if not re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name):
+        return False  # a copy that somebody made under another name
     owners = pod.metadata.owner_references
-    if not owners:
-        return re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name) is not None
-    return any(owner.uid == nodeset.metadata.uid for owner in owners)
+    return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
 
 
 async def _with_deadlines(seen: Observation, link: Link | None) -> Observation:

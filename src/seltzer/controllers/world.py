@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seltzer.api.core import Anything, ConfigMap, Deployment, Lease, Node, PersistentVolumeClaim, Pod, Secret
-from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET
+from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, NODESET
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.controllers import resources
+from seltzer.controllers.machines import Machines
 from seltzer.kube.client import Client
 from seltzer.kube.reflector import Reflector
 from seltzer.kube.resource import HasMeta, Key, Resource
@@ -34,8 +35,9 @@ class World:
         self._nodeset_changed = nodeset_changed
         self.clusters: Store[SlurmCluster] = Store()
         self.nodesets: Store[NodeSet] = Store({"cluster": lambda item: (str(cluster_key(item)),)})
-        self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset, "controllers on": _controller_on})
+        self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset, "on": _on})
         self.nodes: Store[Node] = Store()
+        self.machines = Machines(self.nodes, self._on_machine)
         self.deployments: Store[Deployment] = Store()
         self.claims: Store[PersistentVolumeClaim] = Store()
         self.config_maps: Store[ConfigMap] = Store({"cluster": _cluster})
@@ -88,7 +90,6 @@ class World:
         self.clusters.watch(self._on_cluster)
         self.nodesets.watch(self._on_nodeset)
         self.leases.watch(self._on_lease)
-        self.nodes.watch(self._on_node)
         for kind, store in self.stores.items():
             if kind not in ("SlurmCluster", "NodeSet", "Lease", "Node"):
                 store.watch(self._on_child)
@@ -121,13 +122,8 @@ class World:
             return
         self._on_child(before, after)
 
-    def _on_node(self, before: Node | None, after: Node | None) -> None:
-        # It tells that it lives every few seconds; only whether it does matters here.
-        if before and after and before.status == after.status:
-            return
-        item = after or before
-        assert item
-        for pod in self.pods.by("controllers on", item.metadata.name):
+    def _on_machine(self, name: str) -> None:
+        for pod in self.pods.by("on", name):
             self._on_child(pod, pod)
 
     def _on_child(self, before: HasMeta | None, after: HasMeta | None) -> None:
@@ -136,13 +132,18 @@ class World:
         for value in _nodeset(item):
             namespace, _, name = value.partition("/")
             self._nodeset_changed(Key(namespace, name))
-        if not _nodeset(item) or before is None or after is None:
-            for value in _cluster(item):
-                namespace, _, name = value.partition("/")
+        for value in _cluster(item):
+            namespace, _, name = value.partition("/")
+            # What a cluster tells of its nodes comes from Slurm; only one that is being deleted waits for their pods.
+            if not _nodeset(item) or (after is None and self._is_closing(Key(namespace, name))):
                 self._cluster_changed(Key(namespace, name))
                 if after is None and not _nodeset(item):
                     # A part of the control plane is gone: nodes that wait for Slurm may wait for nobody.
                     self.tell_nodesets(Key(namespace, name))
+
+    def _is_closing(self, cluster: Key) -> bool:
+        found = self.clusters.get(cluster)
+        return found is None or found.metadata.deletion_timestamp is not None
 
 
 def _differs(before: HasMeta, after: HasMeta) -> bool:
@@ -163,9 +164,9 @@ def _cluster(item: HasMeta) -> Sequence[str]:
     return (f"{labels.get(CLUSTER_NAMESPACE, item.metadata.namespace)}/{name}",) if name else ()
 
 
-def _controller_on(pod: Pod) -> Sequence[str]:
-    """The Kubernetes node, of a controller's pod. Of others there are thousands, and nobody asks."""
-    return (pod.spec.node_name,) if pod.metadata.labels.get(COMPONENT) == "slurmctld" else ()
+def _on(pod: Pod) -> Sequence[str]:
+    """The Kubernetes node that it is on."""
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _nodeset(item: HasMeta) -> Sequence[str]:

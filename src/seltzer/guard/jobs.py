@@ -1,5 +1,6 @@
 """`GET /jobs/<hostlist>`: which jobs are on these nodes, asked beside slurmctld, where it is cheap.
 `GET /named`: which nodes waiting jobs ask for by name.
+`GET /alive/<port>/<addresses>`: at which of these addresses a slurmd answers.
 `GET /readyz`: whether slurmctld here is ready, or stands by.
 
 The answers about jobs are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from seltzer.guard import alive
 from seltzer.guard.config import LOCAL
 from seltzer.guard.output import bare
 from seltzer.guard.processes import Processes
@@ -89,14 +91,16 @@ class Jobs:
         if path == "/readyz":
             why = self._unready()
             return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
-        if not path.startswith("/jobs/") and path != "/named":
-            return 404, b"ask for /jobs/<hostlist>, /named, /readyz or /healthz\n"
+        if not path.startswith(("/jobs/", "/alive/")) and path != "/named":
+            return 404, b"ask for /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
         try:
             key = self._key.read_bytes()
         except OSError:
             return 503, b"slurmctld has not been started here\n"
         if not is_administrator(token, key, time.time()):
             return 401, b"X-SLURM-USER-TOKEN has to be a token of user slurm that has not expired\n"
+        if path.startswith("/alive/"):
+            return self._alive(unquote(path.removeprefix("/alive/")))
         hostlist = unquote(path.removeprefix("/jobs/"))
         if path != "/named" and not _HOSTLIST.fullmatch(hostlist):
             return 400, b"that is no hostlist\n"
@@ -108,6 +112,19 @@ class Jobs:
             status, printed = self._ask(naming(self._squeue))
             # Mostly empty lines, and the same nodes again and again.
             return status, b"".join(sorted({b"%b\n" % line.strip() for line in printed.splitlines() if line.strip()}))
+        finally:
+            self._turns.release()
+
+    def _alive(self, text: str) -> tuple[int, bytes]:
+        asked = alive.parse(text)
+        if asked is None:
+            return 400, b"that is no port with addresses\n"
+        if not self._turns.acquire(blocking=False):
+            return 503, b"too many ask at once\n"
+        try:
+            return 200, "".join(f"{each}\n" for each in alive.answering(*asked, patience=2.0)).encode()
+        except OSError as error:
+            return 503, f"nobody can be asked: {error}\n".encode()
         finally:
             self._turns.release()
 

@@ -37,11 +37,6 @@ class Reason(enum.Enum):
     HELD = "it is held for debugging"
     FENCED = "its state directory is gone"
     REPAIRED = "its jobs have been put right"
-    ROLL_CALL = "all nodes have to register once more"
-
-
-AGAIN = frozenset({Reason.REPAIRED, Reason.ROLL_CALL})
-"""It is started again at once, and nobody has to know."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,11 @@ class Life:
         change = self._world.rollout.change(self.config)
         if change is None:
             self._tell()
-            return Reason.ROLL_CALL if time.monotonic() >= self._roll_call else None
+            if time.monotonic() >= self._roll_call:
+                log.say("all nodes register once more, so that slurmctld finds the jobs that it only believes to run")
+                self._roll_call = math.inf
+                self._send_reconfigure()
+            return None
         if change.restart != self._started_with:
             log.say(f"configuration {change.digest[:10]} needs a new start")
             return Reason.CHANGED

@@ -11,7 +11,7 @@ from seltzer.guard.config import Rollout
 from seltzer.guard.crash import Crashes
 from seltzer.guard.epoch import Blocked, Epoch
 from seltzer.guard.lease import Keeper
-from seltzer.guard.life import AGAIN, Life, Reason, World
+from seltzer.guard.life import Life, Reason, World
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings, Times
 from seltzer.guard.stamps import Stamps
@@ -66,7 +66,7 @@ class Reign:
         self._volume = Volume(settings, ours.path, self._report)
         self._backoff = Backoff(self._times)
         self._silent = False  # whether the next start is nobody's concern
-        self._roll_call = False  # whether the next slurmctld has to be started once more
+        self._roll_call = False  # whether all nodes have to register with the next slurmctld twice
         self._last_words = ""  # of a slurmctld that crashed and hasn't been started since
         self._world = World(settings, realm.processes, realm.waker, self._report, realm.rollout, self._interrupted)
         # Both at once: together they say how old a state may be. What was saved before us is of another clock.
@@ -140,7 +140,7 @@ class Reign:
         if reason is Reason.CRASHED:
             self._silent = self._mourn(life)
         else:
-            self._silent = reason in AGAIN
+            self._silent = self._roll_call
             self._stamps.write("stop", reason.value)
 
     def _check(self) -> None:

@@ -159,10 +159,15 @@ class Client:
         *,
         patch: Mapping[str, Any] | list[Mapping[str, Any]],
         subresource: str = "",
+        strategic: bool = False,
         deadline: float = DEADLINE,
     ) -> T:
-        """A JSON patch if it is a list, a merge patch otherwise. With a resourceVersion in it, only onto that one."""
-        kind = "application/json-patch+json" if isinstance(patch, list) else "application/merge-patch+json"
+        """A JSON patch if it is a list, a merge patch otherwise. With a resourceVersion in it, only onto that one.
+
+        A strategic one merges lists of Kubernetes' own objects, such as conditions by their types.
+        """
+        merge = "strategic-merge" if strategic else "merge"
+        kind = f"application/{'json' if isinstance(patch, list) else merge}-patch+json"
         path = resource.path(namespace, name, subresource)
         params = {"fieldManager": MANAGER}
         body = await self.call("PATCH", path, params=params, content=patch, kind=kind, deadline=deadline)

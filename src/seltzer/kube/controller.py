@@ -19,9 +19,15 @@ logger = logging.getLogger(__name__)
 tracer = trace.get_tracer("seltzer")
 
 
+# Passes of one key take at most this part of the time: thousands of pods that change one by one would take all of it.
+_SHARE = 0.2
+
+
 @dataclass(frozen=True)
 class Done:
-    """Nothing to do until something changes."""
+    """Nothing to do until something changes. `cost` is how many seconds were spent on deciding that."""
+
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class After:
     """Look again in so many seconds, or when something changes, whichever comes first."""
 
     seconds: float
+    cost: float = 0.0
 
 
 Outcome = Done | After
@@ -60,12 +67,13 @@ class Controller:
         self._delays = (first_delay, last_delay)
         self._queue: DelayQueue[Key] = DelayQueue()
         self._failing: dict[Key, Backoff] = {}
+        self._rests: dict[Key, float] = {}  # until when, of those whose passes cost much
         self._measured = metrics.for_controller(name)
         self._measured.waiting.set_function(lambda: len(self._queue))  # asked when somebody looks, not on every change
 
     def changed(self, key: Key) -> None:
         """Something that the key's pass looks at has changed."""
-        self._queue.add(key, self._settle)
+        self._queue.add(key, max(self._settle, self._rests.get(key, 0.0) - time.monotonic()))
 
     async def run(self) -> None:
         """Until cancelled; passes that are under way are cancelled with it."""
@@ -99,9 +107,17 @@ class Controller:
             else:
                 self._failing.pop(key, None)
                 delay = outcome.seconds if isinstance(outcome, After) else None
+                self._rest(key, outcome.cost)
                 self._measured.succeeded.inc()
         self._measured.seconds.observe(time.monotonic() - started)
         return delay
+
+    def _rest(self, key: Key, cost: float) -> None:
+        pause = cost * (1 - _SHARE) / _SHARE
+        if pause > self._settle:
+            self._rests[key] = time.monotonic() + pause
+        else:
+            self._rests.pop(key, None)
 
 
 def _told(error: Exception) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from seltzer.api.core import ObjectCondition
+
 Manifest = Mapping[str, Any]
 
 # --- Kubernetes ---------------------------------------------------------------------------------------------------
@@ -95,6 +97,24 @@ class RemoveStuckPod:
 
 
 @dataclass(frozen=True)
+class PodPatch:
+    """What a pod doesn't tell yet; None removes."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]
+    conditions: tuple[ObjectCondition, ...]
+
+
+@dataclass(frozen=True)
+class MirrorPods:
+    """Write onto the NodeSet's pods what Slurm knows of them."""
+
+    patches: tuple[PodPatch, ...]
+
+
+@dataclass(frozen=True)
 class SetFinalizer:
     """Add our finalizer to the object that the plan is about, or remove it."""
 
@@ -114,7 +134,7 @@ class DrainNodes:
 
 @dataclass(frozen=True)
 class ResumeNodes:
-    """Jobs may come again. Only for what we drained ourselves."""
+    """Jobs may come again. Only for what we drained or set down ourselves, or what an outage did."""
 
     names: tuple[str, ...]
 
@@ -143,14 +163,24 @@ class MarkNodes:
 
 
 @dataclass(frozen=True)
+class SetAddress:
+    """Tell slurmctld where a node really is."""
+
+    names: tuple[str, ...]
+    address: str
+
+
+@dataclass(frozen=True)
 class DeleteRecords:
     """Remove these nodes from Slurm; their pods are gone."""
 
     names: tuple[str, ...]
 
 
-OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | DeleteRecords
-OnKubernetes = Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | SetFinalizer
+OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | DeleteRecords
+OnKubernetes = (
+    Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | MirrorPods | SetFinalizer
+)
 Action = OnKubernetes | OnSlurm
 
 

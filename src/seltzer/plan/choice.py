@@ -59,12 +59,14 @@ def _cost(pod: Pod, pool: Pool, template: str | None) -> tuple[int, float, bool,
 def _rank(pod: Pod, node: Node | None) -> int:
     if _is_unused(pod, node):
         return 0
-    if node is not None and node.drained and node.reason == f"{OURS}{SCALE_IN}":
+    if node is not None and node.drained and node.reason.startswith(f"{OURS}{SCALE_IN}"):
         return 1
     if node is None:
         return 2
     if node.occupied:
-        return 6
+        return 7
+    if slurm_nodes.held_by_others(node):
+        return 6  # somebody may be looking at it
     if not kube_pods.ready(pod):
         return 3
     return 4 if node.drained else 5
@@ -82,7 +84,8 @@ def outdated(pool: Pool, template: str | None, budget: int, missing: int) -> lis
     old = [pod for pod in pool.pods if template_of(pod) != template]
     fresh_unavailable = sum(not pool.available(pod) for pod in pool.pods if template_of(pod) == template)
     taken = [pod for pod in old if _is_unused(pod, pool.nodes.get(pod.metadata.name))]
-    candidates = [pod for pod in old if pod not in taken and not _held(pod, pool)]
+    unused = {pod.metadata.name for pod in taken}
+    candidates = [pod for pod in old if pod.metadata.name not in unused and not _held(pod, pool)]
     candidates.sort(key=lambda pod: (not _under_way(pod, pool), pool.available(pod), *_cost(pod, pool, template)))
     room = budget - missing - fresh_unavailable - len(taken)
     unavailable = missing + sum(not pool.available(pod) for pod in pool.pods)
@@ -106,13 +109,13 @@ def _is_unused(pod: Pod, node: Node | None) -> bool:
 
 def _under_way(pod: Pod, pool: Pool) -> bool:
     node = pool.nodes.get(pod.metadata.name)
-    return node is not None and node.drained and node.reason == f"{OURS}{UPDATE}"
+    return node is not None and node.drained and node.reason.startswith(f"{OURS}{UPDATE}")
 
 
 def _held(pod: Pod, pool: Pool) -> bool:
-    """A person or a health check has drained it: it stays as it is until they let it go."""
+    """A person or a health check has drained it or set it down: it stays as it is until they let it go."""
     node = pool.nodes.get(pod.metadata.name)
-    return node is not None and slurm_nodes.drained_by_others(node)
+    return node is not None and slurm_nodes.held_by_others(node)
 
 
 def held(pool: Pool, template: str | None) -> list[str]:

@@ -13,6 +13,8 @@ OURS = "seltzer: "
 MARK = "seltzer "
 
 _BROKEN = frozenset({"DOWN", "ERROR", "FAIL", "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN"})
+# What Slurm itself says of a node that it set down because it didn't answer.
+_OUTAGE = "Not responding"
 _OPEN = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 _SHUT = frozenset({"DRAIN", "MAINTENANCE", "POWERING_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED_DOWN"})
 
@@ -29,6 +31,25 @@ def drained_by_us(node: Node) -> bool:
 def drained_by_others(node: Node) -> bool:
     """By a person, a health check or Slurm itself: never undone."""
     return node.drained and not drained_by_us(node)
+
+
+def down_by_us(node: Node) -> bool:
+    return node.base == "DOWN" and not node.drained and node.reason.startswith(OURS)
+
+
+def down_by_outage(node: Node) -> bool:
+    """slurmctld couldn't reach it for a while, and nothing else is the matter with it."""
+    return node.base == "DOWN" and not node.drained and node.reason.startswith(_OUTAGE)
+
+
+def down_by_others(node: Node) -> bool:
+    """By a person, who said why, or by Slurm because of something else than an outage."""
+    theirs = bool(node.reason) and not node.reason.startswith((OURS, _OUTAGE))
+    return node.base == "DOWN" and not node.drained and theirs
+
+
+def held_by_others(node: Node) -> bool:
+    return drained_by_others(node) or down_by_others(node)
 
 
 def is_empty(node: Node) -> bool:

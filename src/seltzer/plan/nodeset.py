@@ -5,6 +5,9 @@ Guarantees, whatever the observation:
 - A pod is deleted only if no job can be on it: it never started, it has ended, its node is drained and empty, its node
   isn't registered and isn't about to be, there is no Slurm any more, or the user allowed jobs to be killed.
 - A drain that we didn't set is neither undone nor overwritten.
+- A node whose machine or pod is unwell or about to go takes no new jobs, and takes them again when that is over.
+- A pod is given up for lost only if neither its kubelet nor its slurmd is heard of. Its jobs go back to the queue, and
+  its name isn't used again before Kubernetes knows that it has ended.
 - No more than `update.maxUnavailable` nodes are taken away for an update.
 - With nothing changing any more, it comes to rest.
 """
@@ -14,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from seltzer.api.common import seconds
 from seltzer.api.core import Pod
 from seltzer.api.labels import FINALIZER
 from seltzer.api.nodeset import NodeSet
-from seltzer.plan import choice
+from seltzer.plan import causes, choice, mirror
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import (
@@ -29,11 +32,15 @@ from seltzer.plan.actions import (
     DeletePods,
     DeleteRecords,
     DownNodes,
+    DrainNodes,
     Goner,
     MarkNodes,
+    MirrorPods,
     ResumeNodes,
+    SetAddress,
     SetFinalizer,
 )
+from seltzer.plan.causes import Machine
 from seltzer.plan.choice import Pool
 from seltzer.plan.membership import Verdict
 from seltzer.plan.nodes import MARK, OURS
@@ -67,6 +74,12 @@ class Observation:
     queued: int | None = None
     # Since when this slurmctld runs, by the clock of its machine.
     controller_started: float | None = None
+    # The Kubernetes nodes that the pods are on, by name. Of one that isn't among them nothing is known.
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    # Which of the nodes that `doubtful` names don't answer slurmctld's pod. None: that can't be told.
+    silent: frozenset[str] | None = None
+    # When the last job on a node reaches its limit, in seconds; None where one has no limit.
+    free_at: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,8 @@ class Decision:
     missing: int
     # Look again after a second even if nothing changes: something depends on the time.
     timed: bool
+    # What the pods don't tell yet.
+    told: tuple[MirrorPods, ...] = ()
 
 
 def deleted(nodeset: NodeSet) -> bool:
@@ -101,30 +116,44 @@ def decide(seen: Observation) -> Decision:
     target = 0 if deleted(nodeset) or seen.closing else spec.replicas
     alive = [pod for pod in seen.pods if not kube_pods.deleting(pod)]
     ended = [pod for pod in alive if kube_pods.finished(pod)]
-    pool = _pool(seen, [pod for pod in alive if not kube_pods.finished(pod)])
+    doubts = doubtful(seen)
+    lost = [pod for pod in seen.pods if not kube_pods.finished(pod) and _is_lost(pod, seen, doubts)]
+    pool = _pool(seen, _without([pod for pod in alive if not kube_pods.finished(pod)], lost))
     victims = choice.surplus(pool, len(pool.pods) - target, seen.template)
-    pool = _pool(seen, [pod for pod in pool.pods if pod not in victims])
+    pool = _pool(seen, _without(pool.pods, victims))
     going = [pod for pod in seen.pods if kube_pods.deleting(pod) or kube_pods.finished(pod)]
-    returning = sum(choice.ordinal(pod.metadata.name) < target and not _is_stuck(pod, seen.now) for pod in going)
+    returning = sum(choice.ordinal(pod.metadata.name) < target and not _is_stuck(pod, seen) for pod in going)
     missing = max(0, target - len(pool.pods))
     replacing: list[Pod] = []
     if not spec.update.paused and seen.verdict.accepted:
         budget = choice.max_unavailable(spec.update.max_unavailable, spec.replicas)
         replacing = choice.outdated(pool, seen.template, budget, missing)
     removal = _removal(seen, victims, replacing)
-    forgotten = _forgotten([pod for pod in pool.pods if pod not in replacing], seen)
+    forgotten = _forgotten(_without(pool.pods, replacing), seen)
     wanted = _free_names(seen, max(0, missing - returning))
-    actions = [*_ended(ended), *removal.actions, *forgotten, *_records(seen, _free_names(seen, missing))]
-    leaving = {pod.metadata.name for pod in (*victims, *replacing)}
-    actions += _nodes([pod for pod in pool.pods if pod.metadata.name not in leaving], seen)
+    actions = [*_ended(ended), *_lost(lost, seen), *removal.actions, *forgotten]
+    actions += _records(seen, _free_names(seen, missing))
+    found = _nodes(_without(pool.pods, replacing), seen)
+    actions += [*found.actions, *_deleted_by_others(seen)]
     if names := tuple(name for name in wanted if _may_create(name, seen)):
         actions.append(CreatePods(names))
     if deleted(nodeset) and _all_gone(seen):
         actions.append(SetFinalizer(False))
     timed = bool(removal.unknown) or (bool(removal.busy) and spec.drain.timeout is not None) or _waits_to_end(seen)
-    timed = timed or bool(missing and going) or bool(_unregistered(pool.pods, seen))
-    staying = tuple(pool.pods)
-    return Decision(tuple(actions), staying, tuple(replacing), removal, target, missing, timed)
+    timed = timed or bool(missing and going) or bool(_unregistered(pool.pods, seen)) or found.waits or bool(lost)
+    timed = timed or mirror.lingers(alive, seen.slurm.nodes or {}, seen.slurm.now) or bool(doubts)
+    # Not on those that go now, or are about to: nobody would read it.
+    going_now = {goner.name for action in actions if isinstance(action, DeletePods) for goner in action.pods}
+    tellers = [pod for pod in alive if pod.metadata.name not in going_now]
+    theirs = spec.pod_template.metadata.annotations
+    told = mirror.changes(tellers, seen.slurm.nodes, seen.free_at, seen.slurm.now, _text(seen.now), theirs)
+    return Decision(tuple(actions), tuple(pool.pods), tuple(replacing), removal, target, missing, timed, told)
+
+
+def _without(pods: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
+    """Those that aren't among the others, told by their names: to compare thousands of whole pods takes seconds."""
+    names = {pod.metadata.name for pod in others}
+    return [pod for pod in pods if pod.metadata.name not in names]
 
 
 def _idle(seen: Observation, actions: tuple[Action, ...]) -> Decision:
@@ -160,10 +189,94 @@ def _ended(pods: Sequence[Pod]) -> list[Action]:
     return [DeletePods(goners, ask=False)] if goners else []
 
 
-def _is_stuck(pod: Pod, now: float) -> bool:
-    """It should be gone for a while: its Kubernetes node doesn't answer. Its name isn't free, and isn't waited for."""
+def _is_stuck(pod: Pod, seen: Observation) -> bool:
+    """It should be gone for a while, or nobody is there to end it. Its name isn't free, and isn't waited for."""
     until = pod.metadata.deletion_timestamp
-    return until is not None and now - datetime.fromisoformat(until).timestamp() > STUCK_SECONDS
+    if until is None:
+        return False
+    machine = seen.machines.get(pod.spec.node_name)
+    late = seen.now - datetime.fromisoformat(until).timestamp()
+    return late > STUCK_SECONDS or (machine is not None and machine.is_silent)
+
+
+def doubtful(seen: Observation) -> dict[str, str]:
+    """The nodes, with their addresses, that have to be asked whether they are there: Kubernetes doesn't hear of their
+    machine, or slurmctld of them."""
+    nodes = seen.slurm.nodes or {}
+    found: dict[str, str] = {}
+    for pod in seen.pods:
+        name, address = pod.metadata.name, pod.status.pod_ip
+        machine = seen.machines.get(pod.spec.node_name)
+        node = nodes.get(name)
+        address = address or (node.address if node else "")
+        if kube_pods.finished(pod) or not address or (kube_pods.deleting(pod) and not _has_jobs_to_lose(node)):
+            continue
+        if (machine is not None and machine.is_silent) or (node is not None and slurm_nodes.down_by_outage(node)):
+            found[name] = address
+    return found
+
+
+def _has_jobs_to_lose(node: Node | None) -> bool:
+    """Whether something is to be done about it when its pod, which is being deleted, is lost."""
+    return node is not None and node.occupied and node.base != "DOWN"
+
+
+def _is_lost(pod: Pod, seen: Observation, doubts: Mapping[str, str]) -> bool:
+    """Neither its kubelet nor its slurmd is heard of; nor was it ever, of a pod that nobody can ask."""
+    machine, name = seen.machines.get(pod.spec.node_name), pod.metadata.name
+    if not pod.spec.node_name or machine is None or not machine.is_silent:
+        return False
+    if name in doubts:
+        return seen.silent is not None and name in seen.silent
+    return seen.slurm.nodes is not None and not kube_pods.deleting(pod)
+
+
+def _lost(pods: Sequence[Pod], seen: Observation) -> list[Action]:
+    """Their jobs go back into the queue; then no new ones may come; then the pods go, whenever their machine is back.
+
+    Nothing of a pod ends by its deletion while its kubelet is away. Its object stays until then, and so does its name.
+    """
+    if seen.slurm.nodes is None:
+        return []
+    down: dict[str, list[str]] = {}
+    drain: dict[str, list[str]] = {}
+    goners: list[Goner] = []
+    for pod in pods:
+        name, node = pod.metadata.name, seen.slurm.nodes.get(pod.metadata.name)
+        why = _cause(pod, seen)
+        if node is not None and node.base != "DOWN":
+            if _may_go_down(node):
+                down.setdefault(_kept_reason(node, why), []).append(name)
+        elif node is not None and not node.drained:
+            drain.setdefault(_kept_reason(node, why), []).append(name)
+        elif not kube_pods.deleting(pod) and (node is None or not node.occupied):
+            goners.append(Goner(name, pod.metadata.uid))
+    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
+    return [*actions, DeletePods(tuple(goners), ask=True)] if goners else actions
+
+
+def _cause(pod: Pod, seen: Observation) -> str:
+    """Why no new job should come to it, if there is a reason."""
+    machine = seen.machines.get(pod.spec.node_name)
+    tolerations = seen.nodeset.spec.pod_template.spec.get("tolerations") or ()
+    why = causes.of_machine(pod.spec.node_name, machine, tolerations) if machine is not None else ""
+    node = (seen.slurm.nodes or {}).get(pod.metadata.name)
+    return why or causes.of_pod(pod, seen.now, (node.slurmd_started if node else None) or 0.0)
+
+
+def _deleted_by_others(seen: Observation) -> list[Action]:
+    """Pods that somebody deletes without asking: no new job may come for as long as their grace lasts."""
+    nodes = seen.slurm.nodes or {}
+    names = tuple(
+        sorted(
+            pod.metadata.name
+            for pod in seen.pods
+            if kube_pods.deleting(pod) and not kube_pods.finished(pod)
+            if (node := nodes.get(pod.metadata.name)) and not node.drained and node.base != "DOWN"
+        )
+    )
+    return [DrainNodes(names, f"{OURS}its pod is being deleted")] if names else []
 
 
 def _unregistered(pods: Sequence[Pod], seen: Observation) -> list[Pod]:
@@ -174,17 +287,36 @@ def _unregistered(pods: Sequence[Pod], seen: Observation) -> list[Pod]:
 
 
 def _forgotten(pods: Sequence[Pod], seen: Observation) -> list[Action]:
-    """slurmctld was killed before it had saved these nodes' records, and a slurmd doesn't register twice: start anew.
+    """slurmctld was killed before it had saved these nodes' records, or somebody deleted those, and a slurmd doesn't
+    register twice: start anew.
 
-    Only pods that were ready before slurmctld started: one that it didn't take for another reason isn't made again and
-    again.
+    Only pods that Slurm knew, or that were ready before slurmctld started: one that it didn't take for another reason
+    isn't made again and again.
     """
     started = seen.controller_started
     if started is None or seen.now - started < FORGOTTEN_SECONDS:
         return []
-    lost = [pod for pod in _unregistered(pods, seen) if kube_pods.ready_since(pod) < started]
+    lost = [pod for pod in _unregistered(pods, seen) if _is_older(pod, started) or _had_a_record(pod, seen.now)]
     goners = tuple(Goner(pod.metadata.name, pod.metadata.uid) for pod in lost)
     return [DeletePods(goners, ask=True)] if goners else []
+
+
+def _is_older(pod: Pod, started: float) -> bool:
+    """Whether it was ready before slurmctld started. Its machine's clock may be behind: then it would be so in every
+    life, but the API server knows that it hadn't been made yet."""
+    made = pod.metadata.creation_timestamp
+    return made is not None and max(_seconds(made), kube_pods.ready_since(pod)) < started
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _had_a_record(pod: Pod, now: float) -> bool:
+    """Whether Slurm knew it until a while ago."""
+    told = mirror.was_forgotten(pod)
+    since = told.last_transition_time if told else None
+    return since is not None and now - _seconds(since) >= FORGOTTEN_SECONDS
 
 
 def _free_names(seen: Observation, count: int) -> list[str]:
@@ -244,8 +376,9 @@ def _may_lose_jobs(seen: Observation) -> bool:
 def _records(seen: Observation, wanted: Sequence[str]) -> list[Action]:
     """Records whose pods are gone: their jobs go back to the queue, then they go too."""
     orphans = orphaned(seen)
-    lost = [node for node in orphans if node.occupied and node.base != "DOWN"]
-    kept = {node.name for node in orphans if node.name in wanted and slurm_nodes.drained_by_others(node)}
+    lost = [node for node in orphans if node.occupied and node.base != "DOWN" and _may_go_down(node)]
+    reused = frozenset(wanted)
+    kept = {node.name for node in orphans if node.name in reused and slurm_nodes.drained_by_others(node)}
     named = frozenset[str]() if _may_lose_jobs(seen) else seen.named
     over = sorted(node.name for node in orphans if not node.occupied and node.name not in kept)
     over = [] if named is None else [name for name in over if name not in named]
@@ -258,8 +391,17 @@ def _records(seen: Observation, wanted: Sequence[str]) -> list[Action]:
 
 
 def _why_lost(node: Node) -> str:
-    """Who drained it has told a reason, which stays."""
-    return node.reason if slurm_nodes.drained_by_others(node) and node.reason else f"{OURS}its pod is gone"
+    return _kept_reason(node, f"{OURS}its pod is gone")
+
+
+def _kept_reason(node: Node, ours: str) -> str:
+    """Who drained it or set it down has told a reason, which stays."""
+    return node.reason if slurm_nodes.held_by_others(node) and node.reason else ours
+
+
+def _may_go_down(node: Node) -> bool:
+    """Whoever drained it and gave no reason would be taken for us afterwards: Slurm itself has to see to it."""
+    return bool(node.reason) or not slurm_nodes.drained_by_others(node)
 
 
 def mark(nodeset: NodeSet) -> str:
@@ -267,24 +409,69 @@ def mark(nodeset: NodeSet) -> str:
     return f"{MARK}{nodeset.metadata.namespace}/{nodeset.metadata.name}"
 
 
-def _nodes(staying: Sequence[Pod], seen: Observation) -> list[Action]:
-    """Nodes of pods that stay: undo our own drains, and have their records saved."""
+@dataclass(frozen=True)
+class _Nodes:
+    actions: tuple[Action, ...]
+    # A drain of ours is undone when its machine has been well for a while.
+    waits: bool
+
+
+def _nodes(staying: Sequence[Pod], seen: Observation) -> _Nodes:
+    """Nodes of pods that stay: what Kubernetes knows of them is told, what is over is undone, and all are saved."""
     known = [(pod, node) for pod in staying if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
-    resume = sorted(node.name for _, node in known if slurm_nodes.drained_by_us(node))
+    down: dict[str, list[str]] = {}
+    drain: dict[str, list[str]] = {}
+    resume: list[str] = []
+    waits = False
+    for pod, node in known:
+        over, cause = causes.ended(pod, node), _cause(pod, seen)
+        if over:
+            if node.base != "DOWN" and _may_go_down(node):
+                down.setdefault(_kept_reason(node, over), []).append(node.name)
+        elif cause:
+            if slurm_nodes.down_by_others(node):
+                continue  # it takes no jobs, and somebody has said why
+            if not node.drained or (slurm_nodes.drained_by_us(node) and not causes.is_cause(node.reason)):
+                drain.setdefault(cause, []).append(node.name)
+        elif slurm_nodes.drained_by_us(node):
+            if causes.is_over(node, seen.machines.get(pod.spec.node_name)):
+                resume.append(node.name)
+            else:
+                waits = waits or bool(pod.spec.node_name)  # before that there is no machine to wait for
+        elif kube_pods.ready(pod) and (slurm_nodes.down_by_us(node) or _is_back(node, seen)):
+            resume.append(node.name)
+        waits = waits or (not over and not cause and causes.turns_unready(pod))
     comment = mark(seen.nodeset)
     # A comment of somebody else stays: setting it has had the record saved as well.
-    unmarked = [node.name for pod, node in known if kube_pods.ready(pod) and _needs_mark(node, comment)]
-    new = sorted(unmarked)
-    actions: list[Action] = []
+    new = sorted(node.name for pod, node in known if kube_pods.ready(pod) and _needs_mark(node, comment))
+    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
     if resume:
-        actions.append(ResumeNodes(tuple(resume)))
+        actions.append(ResumeNodes(tuple(sorted(resume))))
     if new:
         actions.append(MarkNodes(tuple(new), comment))
-    return actions
+    for pod, node in known:
+        if kube_pods.ready(pod) and pod.status.pod_ip and _is_elsewhere(node, pod.status.pod_ip):
+            actions.append(SetAddress((node.name,), pod.status.pod_ip))
+    return _Nodes(tuple(actions), waits)
+
+
+def _is_back(node: Node, seen: Observation) -> bool:
+    """slurmctld gave it up in an outage, and its slurmd answers again."""
+    return slurm_nodes.down_by_outage(node) and seen.silent is not None and node.name not in seen.silent
+
+
+def _is_elsewhere(node: Node, address: str) -> bool:
+    """slurmctld has an address of it that another pod of its name had; one that isn't an address is its own name."""
+    return node.address not in ("", address, node.name, node.hostname)
 
 
 def _needs_mark(node: Node, mark: str) -> bool:
     return not node.comment or (node.comment.startswith(MARK) and node.comment != mark)
+
+
+def _text(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _waits_to_end(seen: Observation) -> bool:

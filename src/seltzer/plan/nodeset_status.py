@@ -101,7 +101,8 @@ def _others(seen: Observation, decision: Decision) -> str:
     """Why some don't, as far as Slurm's records tell."""
     nodes = seen.slurm.nodes or {}
     names = [pod.metadata.name for pod in decision.staying]
-    outside = [name for name in names if name in outside_partition(seen)]
+    elsewhere = outside_partition(seen)
+    outside = [name for name in names if name in elsewhere]
     drained = [name for name in names if name in nodes and slurm_nodes.drained_by_others(nodes[name])]
     missing = [name for name in names if name not in nodes]
     parts = []

@@ -67,8 +67,12 @@ def never_started(pod: Pod) -> bool:
 
 
 def settled_for(pod: Pod, now: float) -> float:
-    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't."""
-    times = [_seconds(condition.last_transition_time) for condition in pod.status.conditions]
+    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't.
+
+    What we tell of its node by conditions of our own isn't its state.
+    """
+    theirs = [each for each in pod.status.conditions if not each.type.startswith("seltzer.dev/")]
+    times = [_seconds(condition.last_transition_time) for condition in theirs]
     return max(0.0, now - max(times)) if times else 0.0
 
 

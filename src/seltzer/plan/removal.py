@@ -14,6 +14,7 @@ from seltzer.api.nodeset import Drain
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, Goner, KillJobs
+from seltzer.plan.causes import is_cause
 from seltzer.plan.nodes import OURS
 from seltzer.slurm.models import Node
 
@@ -58,8 +59,9 @@ def steps(leaving: Sequence[Pod], slurm: Slurm, drain: Drain, reason: str, now: 
         actions.append(DeletePods(tuple(sorting.free), ask=False))
     if sorting.emptied:
         actions.append(DeletePods(tuple(sorting.emptied), ask=True))
-    if sorting.open:
-        actions.append(DrainNodes(tuple(sorting.open), f"{OURS}{reason}"))
+    ours = f"{OURS}{reason}"
+    for why in sorted({why or ours for why in sorting.open.values()}):
+        actions.append(DrainNodes(tuple(name for name, each in sorting.open.items() if (each or ours) == why), why))
     up = [name for name in sorting.overdue if (slurm.nodes or {})[name].base != "DOWN"]
     if up and drain.on_timeout == "requeue":
         actions.append(DownNodes(tuple(up), f"{OURS}{reason}"))
@@ -75,7 +77,7 @@ class _Sorting:
         self._slurm, self._drain, self._now, self._consent = slurm, drain, now, consent
         self.free: list[Goner] = []  # no job can be on them, whatever Slurm says
         self.emptied: list[Goner] = []  # Slurm says that no job is on them
-        self.open: list[str] = []  # jobs may still come
+        self.open: dict[str, str] = {}  # jobs may still come; with the reason that somebody gave for setting it down
         self.busy: list[str] = []
         self.overdue: list[str] = []
         self.unknown: list[str] = []
@@ -111,8 +113,9 @@ class _Sorting:
                 self.emptied.append(Goner(name, uid))
             else:
                 self.unknown.append(name)
-        elif not node.drained:
-            self.open.append(name)
+        elif not node.drained or (slurm_nodes.drained_by_us(node) and is_cause(node.reason)):
+            # Also if it is drained for another reason of ours: its time begins now, and who looks sees why it goes.
+            self.open[name] = node.reason if slurm_nodes.down_by_others(node) else ""
         elif not slurm_nodes.is_empty(node):
             self.busy.append(name)
             if self._is_overdue(node):

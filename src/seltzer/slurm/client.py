@@ -171,6 +171,10 @@ class SlurmClient:
         """Write a comment into these records. A record that was changed is saved with the next state."""
         return await self._update(names, {"comment": comment}, lambda node: node.comment == comment)
 
+    async def set_address(self, names: Iterable[str], address: str) -> Outcome:
+        """Where slurmctld finds these nodes' slurmds."""
+        return await self._update(names, {"address": [address]}, lambda node: node.address == address)
+
     async def kill_jobs(self, names: Iterable[str]) -> None:
         """End all jobs that are on any of these nodes, on their other nodes too."""
         wanted = _checked(names)

@@ -35,7 +35,12 @@ class Node(
     msgspec.Struct,
     frozen=True,
     gc=False,
-    rename={"booted": "boot_time", "busy_until": "last_busy", "reasoned": "reason_changed_at"},
+    rename={
+        "booted": "boot_time",
+        "busy_until": "last_busy",
+        "reasoned": "reason_changed_at",
+        "started": "slurmd_start_time",
+    },
 ):
     """One Slurm node. Two are equal when nothing that we look at differs (its load is not among that)."""
 
@@ -59,6 +64,7 @@ class Node(
     booted: Wrapped = None
     busy_until: Wrapped = None
     reasoned: Wrapped = None
+    started: Wrapped = None
 
     @property
     def base(self) -> str:
@@ -79,6 +85,11 @@ class Node(
     def boot_time(self) -> int | None:
         """When its machine booted, as slurmd sees it."""
         return plain(self.booted)
+
+    @property
+    def slurmd_started(self) -> int | None:
+        """When its slurmd started, by the clock of its machine."""
+        return plain(self.started)
 
     @property
     def reason_time(self) -> int | None:

@@ -21,6 +21,10 @@ from typing import Protocol
 from seltzer.slurm.errors import SlurmError
 from seltzer.slurm.models import Node, NodeList, Statistics
 
+# How many times as long as a poll took nobody is asked, and how short that may be to be left out.
+_REST = 3.0
+_SHORT = 0.2
+
 
 class Source(Protocol):
     """What the cache asks: a SlurmClient."""
@@ -152,7 +156,11 @@ class NodeCache:
         """Poll until cancelled."""
         while True:
             self._woken.clear()
+            began = self._clock()
             await self.poll()
+            # Thousands of nodes are no small answer: whoever wakes us again and again gets a part of the time only.
+            if (rest := min(self.pace.busy, _REST * (self._clock() - began))) > _SHORT:
+                await self._wait(asyncio.Event(), rest)
             await self._wait(self._woken, self.pause)
 
     async def poll(self) -> Change:

@@ -8,11 +8,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.harness import Sandbox, seltzer, succeed
+from tests.harness import Cluster, Sandbox, seltzer, succeed
+
+from seltzer.sandbox.layout import Layout
 
 from . import page, results
-from .repeat import Book, Outcome, Row
-from .rig import Rig
+from .book import Book, Outcome
+from .repeat import Row
+from .rig import CLUSTER, Rig
+from .shape import SHAPES, Shape
 from .table import FAULTS, Fault
 
 
@@ -63,26 +67,44 @@ def _run(asked: argparse.Namespace, chosen: Sequence[Fault], seed: int) -> int:
     end = time.monotonic() + asked.budget * 60 if asked.budget else float("inf")
     if not asked.keep:
         seltzer("sandbox", "down", "--name", asked.sandbox)
-    succeed("sandbox", "up", "--name", asked.sandbox, "--nodes", "3")
-    sandbox = Sandbox(asked.sandbox)
-    rig = Rig(sandbox, asked.in_flight)
     wrong = 0
     try:
-        sandbox.seltzer("install")
-        rig.settle_operator()
-        rig.create()
-        print("the cluster is up", flush=True)
-        book = Book()
-        for fault in chosen:
-            if time.monotonic() < end:
-                wrong += _row(rig, book, fault, asked, seed, end)
+        for shape in dict.fromkeys(fault.shape for fault in chosen):
+            wrong += _rows(asked, shape, [fault for fault in chosen if fault.shape is shape], seed, end)
     finally:
-        rig.end()
         if not asked.keep:
             succeed("sandbox", "down", "--name", asked.sandbox)
     page.write(results.read())
     print(f"{results.RESULTS.relative_to(results.ROOT)} and {page.PAGE.relative_to(results.ROOT)} are written")
     return 1 if wrong else 0
+
+
+def _rows(asked: argparse.Namespace, shape: Shape, faults: Sequence[Fault], seed: int, end: float) -> int:
+    """All rows that hit one cluster; how many of them weren't as expected."""
+    if time.monotonic() > end:
+        return 0
+    there = Layout(asked.sandbox).read()
+    machines = max(shape.machines, there.nodes if there else 0)
+    succeed("sandbox", "up", "--name", asked.sandbox, "--nodes", str(machines))
+    sandbox = Sandbox(asked.sandbox)
+    rig = Rig(sandbox, shape, asked.in_flight)
+    try:
+        sandbox.seltzer("install")
+        _clear(sandbox, shape)
+        rig.settle_operator()
+        rig.create()
+        print(f"the cluster {shape.name} is up", flush=True)
+        book = Book()
+        return sum(_row(rig, book, fault, asked, seed, end) for fault in faults if time.monotonic() < end)
+    finally:
+        rig.end()
+
+
+def _clear(sandbox: Sandbox, shape: Shape) -> None:
+    """The cluster of the rows before goes: this one has the machine to itself."""
+    for other in SHAPES:
+        if other is not shape and sandbox.kubectl("get", "namespace", other.name, check=False).code == 0:
+            Cluster(sandbox, other.name, CLUSTER).delete()
 
 
 def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: int, end: float) -> bool:
@@ -95,8 +117,8 @@ def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: in
     for number in range(asked.repeats):
         if time.monotonic() > end:
             break
-        # Once in every row nobody is there who could help.
-        one = row.repeat(number, operator=number != 1)
+        # Once in every row nobody is there who could help, unless the row is about the help.
+        one = row.repeat(number, operator=number != 1 or not fault.unattended)
         outcomes.append(one)
         print(_line(number, fault.name, one), flush=True)
         if number == asked.repeats - 1:
@@ -117,6 +139,8 @@ def _line(number: int, name: str, one: Outcome) -> str:
         for what, jobs in (
             ("lost", one.lost),
             ("twice", one.twice),
+            ("requeued", one.requeued),
+            ("failed", one.failed),
             ("killed", one.killed),
             ("held", one.held),
             ("ghosts", one.ghosts),
@@ -126,7 +150,8 @@ def _line(number: int, name: str, one: Outcome) -> str:
     ]
     extra = [*told, *([one.did] if one.did != name else []), *([] if one.operator else ["without the operator"])]
     extra += [one.failure] if one.failure else []
-    return f"  {number}: answers after {one.answer_s:.2f} s, a job runs after {one.job_s:.2f} s" + "".join(
+    whole = "" if one.whole_s is None else f"the pool is whole after {one.whole_s:.2f} s, "
+    return f"  {number}: {whole}answers after {one.answer_s:.2f} s, a job runs after {one.job_s:.2f} s" + "".join(
         f", {each}" for each in extra
     )
 

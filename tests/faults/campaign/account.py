@@ -8,12 +8,15 @@ no fault touches; the queue is what slurmctld says afterwards.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
 _ALIVE = frozenset({"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD"})
+# For `squeue --Format`; what stands behind a colon is printed behind the field.
+QUEUE_FORMAT = ",".join(f"{field}:|" for field in ("JobID", "Name", "State", "Reason", "StartTime", "RestartCnt"))
 _TELLING = 10.0  # how long a busy node may take to tell slurmctld that a job has ended
 _HELD = frozenset({"JobHeldAdmin", "JobHeldUser", "launch_failed_requeued_held"})
 
@@ -25,6 +28,7 @@ class Fate(enum.Enum):
     RAN = "has run to its end"
     HELD = "held in the queue for a person"
     KILLED = "started, and was killed on the way"
+    FAILED = "ended with its node, as it was submitted to; Slurm says so"
     KEPT = "named, with its script on the state volume"
     LOST = "lost"
 
@@ -37,6 +41,8 @@ class Ack:
     job: str
     begun: float
     answered: float
+    requeue: bool = True
+    """Whether Slurm may put it back and start it again when its node fails: not so after sbatch --no-requeue."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,24 @@ class Run:
     key: str
     job: str
     restarts: int
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Away:
+    """A Kubernetes node that nobody could reach, with Slurm's nodes on it: since when, and until when."""
+
+    machine: str
+    nodes: frozenset[str]
+    since: float
+    until: float = math.inf
+
+    def overlaps(self, begun: float, ended: float) -> bool:
+        return self.since <= ended and begun < self.until
+
+    def hides(self, end: Run) -> bool:
+        """Whether slurmctld can't have heard that a job ended there, or heard of it only after it had given it up."""
+        return end.node in self.nodes and self.overlaps(end.time - _TELLING, end.time + _TELLING)
 
 
 @dataclass(frozen=True)
@@ -60,6 +84,8 @@ class Queued:
     reason: str
     since: float = 0.0
     """When it was started, as far as slurmctld knows."""
+    restarts: int = 0
+    """How often Slurm has put it back."""
 
     @property
     def alive(self) -> bool:
@@ -75,17 +101,17 @@ def read_runs(text: str) -> list[Run]:
     runs = []
     for line in text.splitlines(keepends=True):
         words = line.split()
-        if line.endswith("\n") and len(words) == 5 and words[1] in ("start", "end"):
-            runs.append(Run(float(words[0]), words[1], words[2], words[3], int(words[4])))
+        if line.endswith("\n") and len(words) in (5, 6) and words[1] in ("start", "end"):
+            runs.append(Run(float(words[0]), words[1], words[2], words[3], int(words[4]), *words[5:]))
     return runs
 
 
 def read_queue(text: str) -> dict[str, Queued]:
-    """What `squeue --states=all --format=%i|%j|%T|%r|%S` prints, by key. Of two with one key the living one counts."""
+    """What squeue prints in `QUEUE_FORMAT`, by key. Of two with one key the living one counts."""
     found: dict[str, Queued] = {}
     for line in text.splitlines():
-        job, key, state, reason, since = [*line.split("|"), "", "", "", ""][:5]
-        one = Queued(key, job, state, reason, _seconds(since))
+        job, key, state, reason, since, restarts = [*line.split("|"), "", "", "", "", ""][:6]
+        one = Queued(key, job, state, reason, _seconds(since), int(restarts or 0))
         if key not in found or one.alive:
             found[key] = one
     return found
@@ -116,6 +142,8 @@ def _fate(ack: Ack, queued: Queued | None, started: bool, ended: bool, named: Ma
         return Fate.QUEUED
     if ended:
         return Fate.RAN
+    if queued and queued.state == "NODE_FAIL" and not ack.requeue:
+        return Fate.FAILED
     if started:
         return Fate.KILLED
     # Its record may have been purged since, but somebody was told of it.
@@ -133,27 +161,29 @@ def _ended(run: Run, now: float) -> bool:
     return run.what == "end" and run.time < now - _TELLING
 
 
-def twice(runs: Iterable[Run]) -> set[str]:
+def twice(runs: Iterable[Run], once: Container[str] = (), away: Sequence[Away] = ()) -> set[str]:
     """The jobs that were run twice.
 
     A second start counts, under the same ID or another, unless Slurm itself put the job back after a fault had killed
-    it: then the run before has no end, and the job's restart count has grown.
+    it: then the run before has no end, or one of which slurmctld can't have heard, and the job's restart count has
+    grown. A job of `once` was submitted not to be put back: for it every second start counts.
     """
     lives: dict[str, list[Run]] = {}
     ends: set[tuple[str, str, int]] = set()
     for run in sorted(runs, key=lambda run: run.time):
         if run.what == "start":
             lives.setdefault(run.key, []).append(run)
-        else:
+        elif not any(each.hides(run) for each in away):
             ends.add((run.key, run.job, run.restarts))
 
     def doubled(before: Run, after: Run) -> bool:
         ended = (before.key, before.job, before.restarts) in ends
-        return ended or before.job != after.job or after.restarts <= before.restarts
+        return ended or before.job != after.job or after.restarts <= before.restarts or before.key in once
 
     return {key for key, starts in lives.items() if any(doubled(*pair) for pair in pairwise(starts))}
 
 
-def requeued(runs: Iterable[Run]) -> set[str]:
-    """The jobs that Slurm started again after it had put them back."""
-    return {run.key for run in runs if run.what == "start" and run.restarts > 0}
+def requeued(runs: Iterable[Run], queue: Mapping[str, Queued]) -> set[str]:
+    """The jobs that Slurm has put back: they wait, or were started again."""
+    again = {run.key for run in runs if run.what == "start" and run.restarts > 0}
+    return again | {key for key, one in queue.items() if one.alive and one.restarts > 0}

@@ -7,11 +7,12 @@ import os
 import random
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.harness import until
 
 from seltzer.sandbox import commands
+from seltzer.sandbox.processes import wait_gone
 
 from . import processes
 from .rig import SYSTEM, Rig, Target
@@ -28,6 +29,14 @@ class Scene:
     target: Target
     name: str
     chance: random.Random
+    machines: tuple[str, ...] = ()
+    """The Kubernetes nodes that may be hit, in the order in which they are."""
+    nodes: dict[str, str] = field(default_factory=dict)
+    """Slurm's nodes on them as they were before, each with its Kubernetes node."""
+
+    def some(self, share: float) -> tuple[str, ...]:
+        """That share of the Kubernetes nodes that may be hit, at least one."""
+        return self.machines[: max(1, round(len(self.machines) * share))]
 
 
 Action = Callable[[Scene], None]
@@ -50,6 +59,37 @@ def delete_pod(*options: str) -> Action:
 def node(fault: str) -> Action:
     """kill, cut, freeze or heal the node on which slurmctld led."""
     return lambda scene: commands.node_fault(scene.rig.sandbox.name, fault, scene.target.node)
+
+
+def lose_slurmds(fault: str, share: float = 0.0) -> Action:
+    """kill, cut or freeze a Kubernetes node with slurmds, or that share of all such nodes at once."""
+
+    def lose(scene: Scene) -> None:
+        for machine in scene.some(share):
+            scene.rig.strike(fault, machine, {name for name, where in scene.nodes.items() if where == machine})
+
+    return lose
+
+
+def heal_slurmds(share: float = 0.0) -> Action:
+    def heal(scene: Scene) -> None:
+        for machine in scene.some(share):
+            scene.rig.heal(machine)
+
+    return heal
+
+
+def stop_kubelet(scene: Scene) -> None:
+    """Of a node with slurmds; containers go on without it."""
+    record = scene.rig.machine.registry.get(f"{scene.machines[0]}/kubelet")
+    assert record, f"{scene.machines[0]} has no kubelet"
+    record.kill()
+    assert wait_gone([record], 10.0), "the kubelet would not end"
+
+
+def start_kubelet(scene: Scene) -> None:
+    """To heal a node is to start what doesn't run on it."""
+    commands.node_fault(scene.rig.sandbox.name, "heal", scene.machines[0])
 
 
 def stop_api_server(scene: Scene) -> None:

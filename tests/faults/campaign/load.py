@@ -12,15 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from .account import Ack, Queued, Run, read_queue, read_runs
-from .measure import Ask
+from .account import QUEUE_FORMAT, Ack, Queued, Run, read_queue, read_runs
+from .measure import Ask, Look, read_nodes
 from .processes import run_inside
+from .shape import EVIDENCE, POOL_NAME
 
 USER = 1000
-EVIDENCE = "/evidence"
 ASK_EVERY = 0.2
+LOOK_EVERY = 0.5
 PROBE_EVERY = 0.4
 INTERACT_EVERY = 0.7
 _ASK_DEADLINE = 2.0
@@ -32,7 +34,8 @@ _MOST_PER_SECOND = 12
 # How long the jobs of the load run, in turn.
 _SECONDS = (2, 8, 3, 7, 4, 6, 5)
 _JOB = f"""#!/bin/sh
-say() {{ echo "$(date +%s.%N) $1 $SLURM_JOB_NAME $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}}" >>{EVIDENCE}/runs; }}
+job="$SLURM_JOB_NAME $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} $SLURMD_NODENAME"
+say() {{ echo "$(date +%s.%N) $1 $job" >>{EVIDENCE}/runs; }}
 say start
 sleep "$1"
 say end
@@ -40,10 +43,13 @@ say end
 
 
 class Load:
-    """The users of a cluster. `evidence` is the folder, on this machine, of the volume that all jobs see."""
+    """The users of a cluster. `evidence` is the folder, on this machine, of the volume that all jobs see.
 
-    def __init__(self, login: Callable[[], int], evidence: Path, most: int) -> None:
-        self._login, self._evidence, self.most = login, evidence, most
+    They keep `most` jobs in flight. Where they are `wary`, half of them with --no-requeue.
+    """
+
+    def __init__(self, login: Callable[[], int], evidence: Path, most: int, wary: bool = False) -> None:
+        self._login, self._evidence, self.most, self._wary = login, evidence, most, wary
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._submitting = threading.Event()
@@ -54,13 +60,14 @@ class Load:
         self._ended: set[str] = set()
         self._acks: dict[str, Ack] = {}
         self._asks: list[Ask] = []
+        self._looks: list[Look] = []
         self._interactive: dict[float, bool] = {}
         self._runs: list[Run] = []
-        self._read = 0
         self.refused = 0
         evidence.chmod(0o777)
         (evidence / "runs").touch()
         (evidence / "runs").chmod(0o666)
+        self._read = (evidence / "runs").stat().st_size  # what an earlier campaign left is none of our business
         (evidence / "job").write_text(_JOB)
         (evidence / "job").chmod(0o755)
 
@@ -86,17 +93,21 @@ class Load:
             self._submitting.clear()
 
     @contextmanager
-    def watching(self, prefix: str, interactive: bool = False) -> Iterator[None]:
-        """Ask slurmctld, and submit jobs that find a free node, several times a second; if asked, have srun at work."""
+    def watching(self, prefix: str, interactive: bool = False, looking: bool = False) -> Iterator[None]:
+        """Ask slurmctld, and submit jobs that find a free node, several times a second.
+
+        If asked, have srun at work, or look at the nodes of the pool.
+        """
         over = threading.Event()
+        steady: list[tuple[float, Callable[[], None]]] = [
+            (ASK_EVERY, self._ask),
+            (PROBE_EVERY, lambda: self._probe(prefix)),
+            *([(LOOK_EVERY, self._look)] if looking else []),
+        ]
         with ThreadPoolExecutor(40) as pool:
             turns = [
-                threading.Thread(target=self._repeat, args=(pool, over, ASK_EVERY, self._ask), daemon=True),
-                threading.Thread(
-                    target=self._repeat,
-                    args=(pool, over, PROBE_EVERY, lambda: self._probe(prefix)),
-                    daemon=True,
-                ),
+                threading.Thread(target=self._repeat, args=(pool, over, every, act), daemon=True)
+                for every, act in steady
             ]
             if interactive:
                 turns.append(threading.Thread(target=self._interact, args=(over,), daemon=True))
@@ -113,7 +124,8 @@ class Load:
         """Submit so many jobs at once; how many seconds that took. Fails where one is refused."""
         begun = time.time()
         with ThreadPoolExecutor(8) as pool:
-            done = list(pool.map(lambda _: self._submit(f"{prefix}.burst", "cpu", "1", _SUBMIT_DEADLINE), range(count)))
+            submit = partial(self._submit, f"{prefix}.burst", POOL_NAME, "1", _SUBMIT_DEADLINE)
+            done = list(pool.map(lambda _: submit(), range(count)))
         assert all(done), f"{done.count(False)} of {count} submissions were refused"
         return time.time() - begun
 
@@ -124,6 +136,10 @@ class Load:
     def asks(self) -> list[Ask]:
         with self._lock:
             return list(self._asks)
+
+    def looks(self) -> list[Look]:
+        with self._lock:
+            return list(self._looks)
 
     def runs(self) -> list[Run]:
         """All that the jobs have written by now."""
@@ -148,7 +164,7 @@ class Load:
         """All jobs that slurmctld knows, asked until it answers."""
         end = time.monotonic() + deadline
         while True:
-            code, said, error = self.command("squeue", "--noheader", "--states=all", "--format=%i|%j|%T|%r|%S")
+            code, said, error = self.command("squeue", "--noheader", "--states=all", f"--Format={QUEUE_FORMAT}")
             if code == 0:
                 return read_queue(said)
             assert time.monotonic() < end, f"squeue: {error}"
@@ -172,15 +188,17 @@ class Load:
             begun = time.monotonic()
             if self.in_flight() < self.most:
                 seconds = _SECONDS[len(self._acks) % len(_SECONDS)]
-                self._submit(self._prefix, "cpu", str(seconds), _SUBMIT_DEADLINE)
+                self._submit(self._prefix, POOL_NAME, str(seconds), _SUBMIT_DEADLINE, self._wary)
             self._over.wait(max(0.01, _SUBMITTERS / _MOST_PER_SECOND - (time.monotonic() - begun)))
 
-    def _submit(self, prefix: str, partition: str, seconds: str, deadline: float) -> bool:
-        key = f"{prefix}.{self._tag}-{next(self._numbers)}"
+    def _submit(self, prefix: str, partition: str, seconds: str, deadline: float, wary: bool = False) -> bool:
+        number = next(self._numbers)
+        key, requeue = f"{prefix}.{self._tag}-{number}", not (wary and number % 2)
         begun = time.time()
         options = ("--parsable", f"--job-name={key}", f"--partition={partition}", "--output=/dev/null", "--chdir=/")
-        code, said, _ = self.command("sbatch", *options, f"{EVIDENCE}/job", seconds, deadline=deadline)
-        ack = Ack(key, said.strip(), begun, time.time())
+        more = () if requeue else ("--no-requeue",)
+        code, said, _ = self.command("sbatch", *options, *more, f"{EVIDENCE}/job", seconds, deadline=deadline)
+        ack = Ack(key, said.strip(), begun, time.time(), requeue)
         with self._lock:
             if code == 0 and ack.job.isdigit():
                 self._acks[key] = ack
@@ -212,6 +230,13 @@ class Load:
         ask = Ask(begun, time.time(), code == 0 and "is UP" in said)
         with self._lock:
             self._asks.append(ask)
+
+    def _look(self) -> None:
+        begun = time.time()
+        code, said, _ = self.command("scontrol", "--oneliner", "show", "nodes", deadline=_ASK_DEADLINE)
+        look = Look(begun, time.time(), read_nodes(said, POOL_NAME) if code == 0 else None)
+        with self._lock:
+            self._looks.append(look)
 
     def _repeat(self, pool: ThreadPoolExecutor, over: threading.Event, every: float, act: Callable[[], None]) -> None:
         """At a steady pace, however long each takes: one that hangs must not hide that the next would be answered."""

@@ -6,7 +6,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .account import Ack, Run
+from .account import Ack, Away, Run
+
+# What a node's state may be besides idle, mixed or allocated while it takes jobs.
+_HARMLESS = frozenset({"CLOUD", "COMPLETING", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "PLANNED"})
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,15 @@ class Ask:
     begun: float
     ended: float
     answered: bool
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at Slurm's nodes: those of the pool that take jobs; None where nobody answered."""
+
+    begun: float
+    ended: float
+    taking: frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,37 @@ def answer_seconds(asks: Iterable[Ask], fault: float) -> float | None:
     """
     over = outage(asks, fault).over
     return None if over is None else over - fault
+
+
+def read_nodes(text: str, partition: str) -> frozenset[str]:
+    """The nodes of a partition that take jobs or are full of them, by `scontrol --oneliner show nodes`."""
+    records = [dict(word.partition("=")[::2] for word in line.split()) for line in text.splitlines()]
+    return frozenset(
+        each["NodeName"]
+        for each in records
+        if "NodeName" in each
+        and partition in each.get("Partitions", "").split(",")
+        and _takes_jobs(each.get("State", ""))
+    )
+
+
+def _takes_jobs(state: str) -> bool:
+    base, *flags = state.split("+")
+    return base in ("IDLE", "MIXED", "ALLOCATED") and set(flags) <= _HARMLESS
+
+
+def whole(looks: Iterable[Look], replicas: int, away: Sequence[Away]) -> list[Ask]:
+    """Whether the pool was whole at each look, as an answer to that question.
+
+    slurmctld doesn't know at once that a node is gone. We do, and such a node doesn't count, whatever Slurm says. A
+    look that nobody answered tells about slurmctld, not about the pool.
+    """
+    asks = []
+    for look in looks:
+        gone = {name for each in away if each.overlaps(look.begun, look.ended) for name in each.nodes}
+        if look.taking is not None:
+            asks.append(Ask(look.begun, look.ended, len(look.taking - gone) >= replicas))
+    return asks
 
 
 def unanswered(asks: Iterable[Ask], fault: float) -> int:

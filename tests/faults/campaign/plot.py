@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+_TITLE = "Seconds from each fault until slurmctld answers, a new job runs and the pool is whole"
 _LEFT, _RIGHT, _TOP, _LINE = 330, 30, 56, 24
 _WIDTH = 860
 _LEAST, _MOST = 0.05, 100.0
@@ -18,6 +19,7 @@ text { font: 13px system-ui, sans-serif; fill: #24292f; }
 .grid { stroke: #d0d7de; stroke-width: 1; }
 .answer { fill: #0969da; }
 .job { fill: none; stroke: #bc4c00; stroke-width: 1.5; }
+.whole { fill: #1a7f37; }
 .median { stroke: #0969da; stroke-width: 2; }
 .limit { stroke: #cf222e; stroke-width: 1.5; stroke-dasharray: 3 2; }
 @media (prefers-color-scheme: dark) {
@@ -26,6 +28,7 @@ text { font: 13px system-ui, sans-serif; fill: #24292f; }
   .grid { stroke: #3d444d; }
   .answer { fill: #4493f8; }
   .job { stroke: #f0883e; }
+  .whole { fill: #3fb950; }
   .median { stroke: #4493f8; }
   .limit { stroke: #f85149; }
 }
@@ -38,7 +41,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> str:
     bottom = height - 26
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="title">',
-        '<title id="title">Seconds from each fault until slurmctld answers and until a new job runs</title>',
+        f'<title id="title">{_TITLE}</title>',
         f"<style>{_STYLE}</style>",
         *_legend(),
     ]
@@ -54,9 +57,10 @@ def _legend() -> list[str]:
     marks = [
         ('<circle class="answer" cx="8" cy="16" r="4"/>', 18, "slurmctld answers"),
         ('<circle class="job" cx="148" cy="16" r="4"/>', 158, "a new job runs"),
-        ('<line class="median" x1="266" x2="266" y1="9" y2="23"/>', 274, "median"),
-        ('<line class="limit" x1="336" x2="336" y1="9" y2="23"/>', 344, "has to answer by then"),
-        ("", 500, "left edge: nothing was felt"),
+        (_square(266, 16), 276, "the pool is whole"),
+        ('<line class="median" x1="396" x2="396" y1="9" y2="23"/>', 404, "median answer"),
+        ('<line class="limit" x1="506" x2="506" y1="9" y2="23"/>', 514, "has to answer by then"),
+        ("", 660, "left edge: nothing was felt"),
     ]
     return [f'{mark}<text class="small" x="{x}" y="20">{text}</text>' for mark, x, text in marks]
 
@@ -68,10 +72,15 @@ def _row(row: dict[str, Any], y: float) -> list[str]:
         parts.append(f'<line class="limit" x1="{_x(limit)}" x2="{_x(limit)}" y1="{y - 9}" y2="{y + 9}"/>')
     parts += [f'<circle class="job" cx="{_x(each)}" cy="{y}" r="4"/>' for each in row.get("jobs", [])]
     parts += [f'<circle class="answer" cx="{_x(each)}" cy="{y}" r="3"/>' for each in row.get("answers", [])]
+    parts += [_square(_x(each), y) for each in row.get("wholes", [])]
     median = row["answer_s"]["median"]
     if median is not None:
         parts.append(f'<line class="median" x1="{_x(median)}" x2="{_x(median)}" y1="{y - 8}" y2="{y + 8}"/>')
     return parts
+
+
+def _square(x: float, y: float) -> str:
+    return f'<rect class="whole" x="{round(x - 3, 1)}" y="{y - 3}" width="6" height="6"/>'
 
 
 def _x(seconds: float) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+_POD = re.compile(r"pod([0-9a-f-]{36})")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,24 @@ def named(uid: str, name: str) -> list[Process]:
 def slurmctld(uid: str) -> Process | None:
     """The slurmctld of a pod; Debian's program has another name."""
     return next((process for process in of_pod(uid) if process.name in ("slurmctld", "slurmctld-wlm")), None)
+
+
+def slurmds(cgroup: str, server: str) -> dict[str, set[str]]:
+    """The slurmds below a cgroup that get their configuration from there, by the name of their node: their pods' uids.
+
+    As the kernel sees them: those on a node that is cut off or frozen, too.
+    """
+    found: dict[str, set[str]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "cmdline").read_text(errors="replace").split("\0")
+            if not words[0].endswith("/slurmd") or server not in words or "-N" not in words:
+                continue
+            path = (folder / "cgroup").read_text()
+            pod = _POD.search(path)
+            if pod and f"/{cgroup}/" in path:
+                found.setdefault(words[words.index("-N") + 1], set()).add(pod[1])
+    return found
 
 
 def run_inside(pid: int, user: int, words: Sequence[str], deadline: float) -> tuple[int, str, str]:

@@ -7,15 +7,14 @@ import random
 import signal
 import time
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.harness import until
 
-from . import account, actions, measure, processes, state
-from .account import Fate
+from . import actions, measure, processes, state
 from .actions import Scene
-from .rig import Rig
+from .book import Book, Outcome
+from .rig import SYSTEM, Rig
 from .table import Fault, pick_two
 
 PATIENCE = 90.0
@@ -23,77 +22,10 @@ _FULL_DEADLINE = 90.0
 _QUIET = 1.5
 _RETURN_WATCH = 3.0
 _WARM_UP = 3.0
-
-
-@dataclass
-class Outcome:
-    """What one repeat showed. Without seconds it failed, and `failure` says how."""
-
-    did: str
-    operator: bool
-    answer_s: float | None = None
-    job_s: float | None = None
-    slowest_s: float = 0.0
-    unanswered: int = 0
-    fault_time: float = 0.0
-    interactive: int = 0
-    """How many srun ran or waited when the fault came, and how many of them failed or hung."""
-    interactive_broken: int = 0
-    drained: list[str] = field(default_factory=list)
-    acknowledged: int = 0
-    refused: int = 0
-    lost: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
-    killed: list[str] = field(default_factory=list)
-    ghosts: list[str] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    checks: dict[str, str] = field(default_factory=dict)
-    failure: str = ""
-
-
-class Book:
-    """Who was accounted for already: a job is told of once, in the repeat that it happened in."""
-
-    def __init__(self) -> None:
-        self._closed: set[str] = set()
-        self._twice: set[str] = set()
-        self._ghosts: set[str] = set()
-
-    def close(self, rig: Rig, outcome: Outcome) -> int:
-        """Account for every job that is open; how many are left in the queue."""
-        acks = [ack for ack in rig.load.acks().values() if ack.key not in self._closed]
-        queue = rig.load.queue()
-        runs = rig.load.runs()
-        found = account.fates(acks, runs, queue, _named(rig))
-        by_fate = {fate: [key for key, its in found.items() if its is fate] for fate in Fate}
-        ids = {ack.key: ack.job for ack in acks}
-        outcome.lost += [f"{key} ({ids[key]})" for key in by_fate[Fate.LOST]]
-        outcome.killed += by_fate[Fate.KILLED]
-        outcome.kept += by_fate[Fate.KEPT]
-        outcome.held += by_fate[Fate.HELD]
-        new = account.twice(runs) - self._twice
-        outcome.twice += sorted(new)
-        self._twice |= new
-        self._closed |= found.keys() - set(by_fate[Fate.QUEUED])
-        rig.load.recount(queue)
-        ghosts = account.ghosts(runs, queue, time.time())
-        outcome.ghosts += sorted({one.key for one in ghosts} - self._ghosts)
-        self._ghosts |= {one.key for one in ghosts}
-        self._closed |= self._ghosts
-        done = [*(ids[key] for key in by_fate[Fate.HELD]), *(one.job for one in ghosts)]
-        if done:  # a person has seen them now
-            rig.load.command("scancel", *done)
-        return len(set(by_fate[Fate.QUEUED]) - self._ghosts)
-
-
-def _named(rig: Rig) -> dict[str, str]:
-    """The jobs of which the guard has told, by ID, with what became of them."""
-    try:
-        told = json.loads(rig.annotation("recovered") or "{}")
-        return {str(job["id"]): str(job["outcome"]) for job in told.get("jobs", [])}
-    except (ValueError, KeyError, TypeError):
-        return {}
+_AFTERWARDS = 6.0
+"""How long a pool is watched after what was lost has come back: by then it could do harm."""
+_THEN = 12.0
+"""Within how many seconds after the fault the second one comes: until the first has been dealt with."""
 
 
 class Row:
@@ -103,6 +35,7 @@ class Row:
         self._rig, self._book, self._fault, self._evidence = rig, book, fault, evidence
         self._seed = seed
         self._logs = ""
+        self._looks = 0
         self._slug = "".join(letter if letter.isalnum() else "-" for letter in fault.name.lower())
 
     def repeat(self, number: int, operator: bool) -> Outcome:
@@ -112,7 +45,7 @@ class Row:
         outcome = Outcome(did, operator)
         prefix = f"{self._slug}.{number}"
         try:
-            self._rig.make_whole(fault.standby)
+            self._rig.make_whole(fault.standby, evenly=True)
             with self._rig.without_operator(not operator):
                 self._hit(fault, prefix, chance, outcome)
         except Exception as error:
@@ -129,9 +62,9 @@ class Row:
         refused = rig.load.refused
         with rig.load.submitting(prefix):
             until("enough jobs are in flight", lambda: rig.load.in_flight() >= rig.load.most * 0.9, _FULL_DEADLINE)
-            scene = Scene(rig, rig.target(), prefix, chance)
+            scene = self._scene(prefix, chance)
             try:
-                with rig.load.watching(prefix, fault.interactive):
+                with rig.load.watching(prefix, fault.interactive, looking=fault.whole is not None):
                     began = time.time()
                     until("those who watch are at work", lambda: time.time() - began > _WARM_UP)
                     for action in fault.before:
@@ -154,6 +87,13 @@ class Row:
         if bad:
             outcome.failure = "; ".join(bad)[:2000]
 
+    def _scene(self, prefix: str, chance: random.Random) -> Scene:
+        rig = self._rig
+        if not rig.shape.pool_dies:
+            return Scene(rig, rig.target(), prefix, chance)
+        machines = tuple(chance.sample(rig.mortal, len(rig.mortal)))
+        return Scene(rig, rig.target(), prefix, chance, machines, rig.pool())
+
     def drain(self, outcome: Outcome, deadline: float = 150.0) -> None:
         """Let all that is in the queue run to its end, and account for it: only then a second run of a job shows."""
         before = len(outcome.twice)
@@ -166,36 +106,60 @@ class Row:
     def _suffer(self, fault: Fault, scene: Scene, outcome: Outcome) -> None:
         """Do it, and wait until nothing is felt of it any more."""
         load = scene.rig.load
-        began = outcome.fault_time = time.time()
+        began = felt = outcome.fault_time = time.time()
         for number, action in enumerate(fault.does):
             if number and fault.pair:
                 time.sleep(scene.chance.uniform(0, 2))  # how far apart they come is part of the fault
             action(scene)
-        ended = False
+        coming = {"end": (fault.lasts, fault.ends)}
+        if fault.then:
+            coming["then"] = (scene.chance.uniform(0, _THEN), fault.then)
+            felt += coming["then"][0]
+
+        def come(name: str) -> None:
+            for action in coming.pop(name)[1]:
+                action(scene)
 
         def over() -> bool:
-            nonlocal ended
-            if not ended and time.time() - began >= fault.lasts:
-                ended = True
-                for action in fault.ends:
-                    action(scene)
-            asks = [ask for ask in load.asks() if ask.begun >= began]
-            outcome.answer_s = measure.answer_seconds(asks, began)
-            outcome.job_s = measure.job_seconds(asks, load.acks().values(), load.runs(), began)
-            last = measure.outage(asks, began).last or began
+            for name, (at, _) in sorted(coming.items(), key=lambda each: each[1][0]):
+                if time.time() - began >= at:
+                    come(name)
+            asks = [ask for ask in load.asks() if ask.begun >= felt]
+            outcome.answer_s = measure.answer_seconds(asks, felt)
+            outcome.job_s = measure.job_seconds(asks, load.acks().values(), load.runs(), felt)
+            last = measure.outage(asks, felt).last or felt
             calm = time.time() - last > _QUIET + 2  # an ask that hangs is known to have failed only two seconds later
-            return ended and calm and outcome.answer_s is not None and outcome.job_s is not None
+            answers = calm and outcome.answer_s is not None and outcome.job_s is not None
+            return self._is_whole(fault, outcome) and answers and not coming
 
+        what = "slurmctld answers and a new job runs" + ("" if fault.whole is None else ", and the pool is whole")
         try:
-            until("slurmctld answers and a new job runs", over, fault.lasts + PATIENCE)
+            until(what, over, fault.lasts + PATIENCE)
         finally:
-            if not ended:
-                for action in fault.ends:
-                    action(scene)
+            if "end" in coming:
+                come("end")
         outcome.unanswered = measure.unanswered(load.asks(), began)
         outcome.slowest_s = measure.slowest_start(
             (ack for ack in load.acks().values() if ".probe." in ack.key), load.runs(), began
         )
+
+    def _is_whole(self, fault: Fault, outcome: Outcome) -> bool:
+        """Whether the pool has as many nodes that take jobs as it should, and keeps them; yes where it wasn't hit."""
+        if fault.whole is None:
+            return True
+        rig, began = self._rig, outcome.fault_time
+        looks = [look for look in rig.load.looks() if look.begun >= began]
+        if len(looks) != self._looks:
+            self._looks = len(looks)
+            alive_twice = rig.namesakes()
+            if alive_twice:
+                outcome.checks["names"] = f"two slurmds at once are {', '.join(alive_twice)}"
+            outcome.checks.setdefault("names", "ok")
+        asks = measure.whole(looks, rig.shape.replicas, rig.away)
+        outcome.whole_s = measure.answer_seconds(asks, began)
+        last = measure.outage(asks, began).last or began
+        watched = fault.lasts + (_AFTERWARDS if fault.ends else 0.0)
+        return outcome.whole_s is not None and time.time() - last > _QUIET and time.time() - began > watched
 
     def _comes_back(self, scene: Scene) -> str:
         """Wake the lost node while the slurmctld that leads now stands still: nothing of its state may change."""
@@ -243,9 +207,24 @@ class Row:
         (folder / "jobs.json").write_text(json.dumps({"acks": acks, "runs": runs}, indent=1) + "\n")
         asks = [f"{ask.begun:.3f} {ask.ended:.3f} {ask.answered}\n" for ask in rig.load.asks()[-600:]]
         (folder / "asks.txt").write_text("".join(asks))
+        looks = [f"{look.begun:.3f} {look.ended:.3f} {sorted(look.taking or ())}\n" for look in rig.load.looks()[-600:]]
+        (folder / "looks.txt").write_text("".join(looks))
+        (folder / "away.txt").write_text("".join(f"{each}\n" for each in rig.away))
         self._ask(folder / "pods.txt", "get", "pods,lease", "--output=wide")
         self._ask(folder / "lease.yaml", "get", f"lease/{rig.cluster.name}-slurmctld", "--output=yaml")
         self._ask(folder / "events.txt", "get", "events", "--sort-by=.lastTimestamp")
+        operator = (
+            "logs",
+            "deployment/seltzer-operator",
+            "--all-pods",
+            "--namespace",
+            SYSTEM,
+            "--tail=3000",
+            "--prefix",
+        )
+        self._ask(folder / "operator.txt", *operator)
+        nodes = rig.load.command("scontrol", "--oneliner", "show", "nodes")
+        (folder / "nodes.txt").write_text("".join(nodes[1:]))
         (folder / "slurmctld.txt").write_text(self._logs)
 
     def _slurmctld_logs(self) -> str:

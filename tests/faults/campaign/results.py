@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .book import Outcome
 from .measure import summary
-from .repeat import Outcome
 from .table import FAULTS, Fault
 
 ROOT = Path(__file__).parents[3]
@@ -46,13 +46,30 @@ def row(fault: Fault, outcomes: Sequence[Outcome], about: Row) -> Row:
         "slowest_start_s": round(max((one.slowest_s for one in outcomes), default=0.0), 2),
         "standby": fault.standby,
         "without_operator": sum(not one.operator for one in outcomes),
-        "expected": {"answer_s": fault.answer, "job_s": max(fault.answer, fault.job)},
+        "expected": _expected(fault),
         "failures": [f"repeat {number}: {one.failure}" for number, one in enumerate(outcomes) if one.failure],
         "checks": _checks(outcomes),
         "answers": [round(each, 2) for each in answers],
         "jobs": [round(each, 2) for each in jobs],
         "did": [one.did for one in outcomes] if fault.pair else [],
+        **(_pool(outcomes) if fault.whole is not None else {}),
         **about,
+    }
+
+
+def _expected(fault: Fault) -> dict[str, float]:
+    seconds = {"answer_s": fault.answer, "job_s": max(fault.answer, fault.job)}
+    return seconds if fault.whole is None else {**seconds, "whole_s": fault.whole}
+
+
+def _pool(outcomes: Sequence[Outcome]) -> Row:
+    """What is told of faults that hit a pool of nodes."""
+    wholes = [one.whole_s for one in outcomes if one.whole_s is not None]
+    return {
+        "whole_s": summary(wholes),
+        "wholes": [round(each, 2) for each in wholes],
+        "requeued": sum(len(one.requeued) for one in outcomes),
+        "failed": sum(len(one.failed) for one in outcomes),
     }
 
 
@@ -70,8 +87,9 @@ def complaints(found: Row) -> list[str]:
     """Where a row isn't what is expected of it."""
     wrong = [*found["failures"]]
     expected = found["expected"]
-    for what, key in (("slurmctld answered", "answer_s"), ("a new job ran", "job_s")):
-        worst = found[key]["worst"]
+    told = (("slurmctld answered", "answer_s"), ("a new job ran", "job_s"), ("the pool was whole", "whole_s"))
+    for what, key in told:
+        worst = found.get(key, {}).get("worst")
         if worst is not None and worst > expected[key]:
             wrong.append(f"{what} after {worst} s at worst, not within {expected[key]:g}")
     if found["nodes_drained"]:

@@ -1,16 +1,13 @@
-"""The cluster that the faults hit: where its pods are, who leads, and how it is made whole again.
-
-Only slurmctld's pods are on n2 and n3, the nodes that die. Everything else that a measurement needs is on n1: login,
-slurmd, slurmrestd, the operator and DNS. So a row tells what a fault costs slurmctld, not what it costs the observer.
-"""
+"""The cluster that the faults hit: where its pods are (`shape`), who leads, and how it is made whole again."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +15,19 @@ from tests.harness import Cluster, Sandbox, claim, until
 
 from seltzer.sandbox import commands
 
-from . import processes
-from .load import EVIDENCE, Load
+from . import processes, shape
+from .account import Away
+from .load import Load
 from .processes import Process
+from .shape import HOSTNAME, POOL_NAME, STEADY, Shape
 
-STEADY, MORTAL = "n1", ("n2", "n3")
+CLUSTER = "demo"
 SYSTEM = "seltzer-system"
-HOSTNAME = "kubernetes.io/hostname"
 WHOLE_DEADLINE = 120.0
 _NODES = "Slurm's nodes are"
 _CROWDED = "a standby is on the leader's node"
-STATE_SIZE = "512Mi"
+_UNEVEN = "the pool's pods aren't spread evenly"
+_OURS = "seltzer: "  # how the operator's own drains begin: to resume these is its business
 
 
 class Gone(AssertionError):
@@ -49,10 +48,15 @@ class Target:
 class Rig:
     """A cluster in a sandbox that is up and has the operator installed."""
 
-    def __init__(self, sandbox: Sandbox, in_flight: int = 200, namespace: str = "faults") -> None:
+    def __init__(
+        self, sandbox: Sandbox, its: Shape = shape.SLURMCTLD, in_flight: int = 200, namespace: str | None = None
+    ) -> None:
         self.sandbox = sandbox
-        self.cluster = Cluster(sandbox, namespace, "demo")
+        self.shape = its
+        self.cluster = Cluster(sandbox, namespace or its.name, CLUSTER)
         self.machine = commands.find(sandbox.name)
+        self.mortal = its.mortal(self.machine.spec.nodes)
+        self.away: list[Away] = []
         self._in_flight = in_flight
         self._login = 0
         self._finding = threading.Lock()
@@ -67,35 +71,18 @@ class Rig:
     # --- set-up ---------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make the cluster, and begin the load. Slurm's nodes claim more CPUs than there are, since the jobs sleep."""
+        """Make the cluster, and begin the load."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.cluster.namespace}}
         self.sandbox.apply(namespace)
         self.cluster.apply(claim("evidence"))
-        storage = {"className": "limited", "accessMode": "ReadWriteMany", "size": STATE_SIZE}
-        mortal = {"key": HOSTNAME, "operator": "In", "values": list(MORTAL)}
-        required = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [mortal]}]}
-        }
-        spec = {
-            "controller": {"storage": storage, "podTemplate": {"spec": {"affinity": {"nodeAffinity": required}}}},
-            "rest": {"podTemplate": {"spec": _steady()}},
-            "login": {"podTemplate": {"spec": {**_steady(), **_with_evidence("login")}}},
-        }
-        # Slurm looks at the first hundred waiting jobs only; those that measure have to be among them.
-        probe = {**self._nodes(1, 40), "partition": {"options": "PriorityTier=10"}}
-        self.cluster.create(spec, cpu=self._nodes(2, 15), probe=probe)
+        self.cluster.create(shape.cluster(self.shape, self.mortal), **shape.nodesets(self.shape, self.mortal))
         self.cluster.wait_ready(WHOLE_DEADLINE)
-        self._load = Load(self.login, self._folder("evidence"), self._in_flight)
+        self._load = Load(self.login, self._folder("evidence"), self._in_flight, wary=self.shape.pool_dies)
         self._load.start()
 
-    def _nodes(self, replicas: int, cpus: int) -> dict[str, Any]:
-        resources = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": str(cpus), "memory": "2Gi"}}
-        template = {"spec": {**_steady(), **_with_evidence("slurmd")}}
-        return {"replicas": replicas, "resources": resources, "podTemplate": template}
-
-    def settle_operator(self) -> None:
-        """Move the operator and DNS to the node that stays."""
-        patch = json.dumps({"spec": {"template": {"spec": _steady()}}})
+    def settle_operator(self, where: str | None = STEADY) -> None:
+        """Move the operator and DNS to the node that stays; with None they may be anywhere again."""
+        patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": {HOSTNAME: where}}}}})
         for name, namespace in (("seltzer-operator", SYSTEM), ("coredns", "kube-system")):
             self.sandbox.kubectl("patch", f"deployment/{name}", "--namespace", namespace, "--patch", patch)
             words = ("rollout", "status", f"deployment/{name}", "--namespace", namespace, "--timeout=90s")
@@ -149,6 +136,16 @@ class Rig:
     def operators(self) -> list[dict[str, Any]]:
         return self.sandbox.pods("app.kubernetes.io/name=seltzer-operator", SYSTEM)
 
+    def pool(self) -> dict[str, str]:
+        """The nodes of the pool, each with the Kubernetes node that it is on."""
+        return {name: str(pod["spec"].get("nodeName", "")) for name, pod in self.cluster.pods(POOL_NAME).items()}
+
+    def namesakes(self) -> list[str]:
+        """The names under which two slurmds are alive."""
+        server = f"{self.cluster.name}-slurmctld.{self.cluster.namespace}.svc:6817"
+        found = processes.slurmds(self.machine.layout.cgroup, server)
+        return sorted(name for name, pods in found.items() if len(pods) > 1)
+
     def state(self) -> Path:
         """slurmctld's volume; it is mounted in the sandbox's hub."""
         inside = self._folder(f"{self.cluster.name}-slurmctld")
@@ -158,30 +155,46 @@ class Rig:
         volume = self.cluster.get(f"pvc/{name}")["spec"]["volumeName"]
         return Path(self.sandbox.get("pv", volume)["spec"]["local"]["path"])
 
+    # --- broken ---------------------------------------------------------------------------------------------------
+
+    def strike(self, fault: str, machine: str, nodes: Iterable[str]) -> None:
+        """kill, cut or freeze a Kubernetes node on which these nodes of Slurm are."""
+        self.away.append(Away(machine, frozenset(nodes), time.time()))
+        commands.node_fault(self.sandbox.name, fault, machine)
+
+    def heal(self, machine: str) -> None:
+        commands.node_fault(self.sandbox.name, "heal", machine)
+        self.away = [
+            replace(each, until=min(each.until, time.time())) if each.machine == machine else each for each in self.away
+        ]
+
     # --- whole again ----------------------------------------------------------------------------------------------
 
-    def make_whole(self, standby: int) -> list[str]:
-        """All nodes are Ready, so many pods of slurmctld are, one of them leads and answers, and jobs find nodes.
+    def make_whole(self, standby: int, evenly: bool = False) -> list[str]:
+        """All nodes are Ready, so many pods of slurmctld are, one of them leads and answers, and jobs find nodes; if
+        asked, the pool's pods are spread evenly.
 
         What Slurm had drained is resumed, and told: each node with why.
         """
         drained: list[str] = []
         self.machine.start_api_server()
         self.machine.wait_for_api_server()
-        for node in MORTAL:
+        for node in self.mortal:
             if self.node_state(node) != "running":
-                commands.node_fault(self.sandbox.name, "heal", node)
+                self.heal(node)
         if self._spec_standby() != standby:
             self.cluster.patch("slurmcluster", self.cluster.name, {"spec": {"controller": {"standby": standby}}})
         why = ""
 
         def whole() -> bool:
             nonlocal why
-            why = self._missing(standby)
+            why = self._missing(standby) or (self._uneven() if evenly else "")
             if why.startswith(_NODES):
                 drained.extend(self._resume())
             if why == _CROWDED:
                 self._spread()
+            if why == _UNEVEN:
+                self._make_anew()
             return not why
 
         with suppress(AssertionError):
@@ -196,7 +209,7 @@ class Rig:
 
     def _missing(self, standby: int) -> str:
         """What isn't well, if anything."""
-        for node in (STEADY, *MORTAL):
+        for node in (STEADY, *self.mortal):
             if self.sandbox.ready(node) != "True":
                 return f"{node} isn't Ready"
         words = ("pods", "--namespace", self.cluster.namespace, "--selector")
@@ -210,7 +223,8 @@ class Rig:
         ]
         if len(controllers) != 1 + standby:
             return f"{len(controllers)} pods of slurmctld"
-        if len({pod["spec"].get("nodeName") for pod in controllers}) != len(controllers):
+        crowded = len({pod["spec"].get("nodeName") for pod in controllers}) != len(controllers)
+        if crowded and not self.shape.pool_dies:
             return _CROWDED
         for pod in pods:
             if not _ready(pod):
@@ -221,15 +235,39 @@ class Rig:
             return str(error)
         if self.annotation("phase") != "running":
             return f"slurmctld is {self.annotation('phase')}: {self.annotation('message')}"
-        code, said, error_text = self.load.command("sinfo", "--noheader", "--format=%T")
-        states = set(said.split())
-        if (
-            code
-            or not states
-            or any(state.startswith(("down", "drain", "unknown")) or state.endswith("*") for state in states)
+        nodesets = [pod["metadata"]["labels"].get("seltzer.dev/nodeset") for pod in pods]
+        return self._missing_nodes(nodesets.count(POOL_NAME))
+
+    def _missing_nodes(self, pods: int) -> str:
+        """What isn't well with Slurm's nodes, where there are so many pods of the pool."""
+        if pods != self.shape.replicas:
+            return f"{pods} pods of the pool"
+        code, said, error = self.load.command(
+            "sinfo", "--noheader", "--Node", f"--partition={POOL_NAME},probe", "--format=%N %T"
+        )
+        states = dict(line.split() for line in said.splitlines())
+        if code or any(
+            state.startswith(("down", "drain", "unknown")) or state.endswith("*") for state in states.values()
         ):
-            return f"{_NODES} {states or error_text}"
+            return f"{_NODES} {states or error}"
+        if len(states) != self.shape.replicas + 1:
+            return f"Slurm knows of {sorted(states)}"
         return ""
+
+    def _uneven(self) -> str:
+        """Whether a fault would hit more of the pool on one Kubernetes node than on another."""
+        if not self.shape.pool_dies:
+            return ""
+        where = list(self.pool().values())
+        share = self.shape.replicas // len(self.mortal)
+        return _UNEVEN if any(where.count(node) < share for node in self.mortal) else ""
+
+    def _make_anew(self) -> None:
+        """Replacements stay where they were made. All go as their jobs end, and all come again."""
+        self.cluster.scale(POOL_NAME, 0)
+        until("the pool is empty", lambda: not self.cluster.pods(POOL_NAME))
+        self.cluster.scale(POOL_NAME, self.shape.replicas)
+        until("the pool is made", lambda: len(self.pool()) == self.shape.replicas and all(self.pool().values()))
 
     def _spread(self) -> None:
         """Have another standby made: this one was made while the other node was away, and would die with the leader."""
@@ -241,7 +279,7 @@ class Rig:
     def _resume(self) -> list[str]:
         """Resume the nodes that Slurm has drained; each with why it did."""
         _, said, _ = self.load.command("sinfo", "--noheader", "--Node", "--states=drain,draining", "--format=%N %E")
-        drained = sorted(set(said.splitlines()))
+        drained = sorted(line for line in set(said.splitlines()) if not line.partition(" ")[2].startswith(_OURS))
         for line in drained:
             words = ("scontrol", "update", f"NodeName={line.split()[0]}", "State=RESUME")
             processes.run_inside(self.login(), 0, words, 10.0)
@@ -268,14 +306,3 @@ class Rig:
 
 def _ready(pod: dict[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", []))
-
-
-def _steady() -> dict[str, Any]:
-    return {"nodeSelector": {HOSTNAME: STEADY}}
-
-
-def _with_evidence(container: str) -> dict[str, Any]:
-    return {
-        "volumes": [{"name": "evidence", "persistentVolumeClaim": {"claimName": "evidence"}}],
-        "containers": [{"name": container, "volumeMounts": [{"name": "evidence", "mountPath": EVIDENCE}]}],
-    }

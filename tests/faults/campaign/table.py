@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 
 from . import actions
 from .actions import Action
+from .shape import POOL, SLURMCTLD, Shape
 
 UNFELT, CRASH, FAILOVER, MOVE = 1.0, 2.0, 8.0, 30.0
 """How soon slurmctld has to answer, in seconds: as ever, after a crash, with a standby, from nothing."""
+KEPT, REPLACED = 3.0, 30.0
+"""How soon a pool has to be whole, in seconds: it never was less, or nodes were lost and replaced."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,15 @@ class Fault:
     """The most seconds until slurmctld answers."""
     job: float = 5.0
     """The most seconds until a new job runs, unless slurmctld itself may take longer."""
+    shape: Shape = SLURMCTLD
+    """The cluster that it hits."""
+    whole: float | None = None
+    """The most seconds until the pool is whole again, where that is what a fault is about."""
     standby: int = 0
     before: tuple[Action, ...] = ()
     """What is done right before the fault."""
+    then: tuple[Action, ...] = ()
+    """What comes on top of it, some seconds later, by chance; how soon slurmctld answers then counts from there."""
     lasts: float = 3.0
     """Watched for at least so many seconds."""
     ends: tuple[Action, ...] = ()
@@ -37,6 +46,8 @@ class Fault:
     """The node that was lost comes back with a slurmctld that still believes in itself: it must change nothing."""
     interactive: bool = False
     """With srun at work, which can't be kept: they are counted."""
+    unattended: bool = True
+    """Once there is no operator. Nobody else replaces a node."""
     alone: bool = False
     """Not one of two at once."""
     pair: bool = False
@@ -57,6 +68,30 @@ def _with_standby(fault: Fault, answer: float = FAILOVER) -> Fault:
     return replace(fault, name=f"{fault.name}, with a standby", standby=1, answer=answer, alone=True)
 
 
+def _lost_slurmds(name: str, fault: str, share: float = 0.0) -> Fault:
+    """A Kubernetes node with slurmds is lost until the pool is whole without it."""
+    does, undo = actions.lose_slurmds(fault, share), actions.heal_slurmds(share)
+    return Fault(name, (does,), (undo,), shape=POOL, whole=REPLACED, unattended=False)
+
+
+def _back_after(seconds: float, fault: Fault) -> Fault:
+    """What was lost comes back after a while, and is watched."""
+    return replace(fault, ends=fault.undo, undo=(), lasts=seconds)
+
+
+def _with_failover(fault: Fault) -> Fault:
+    """slurmctld moves to its standby while the fault is being dealt with."""
+    return replace(
+        fault,
+        name=f"{fault.name}, slurmctld fails over",
+        then=(actions.kill_container,),
+        undo=(*fault.undo, actions.new_controller),
+        answer=FAILOVER,
+        whole=(fault.whole or 0) + FAILOVER,
+        standby=1,
+    )
+
+
 _KILL = actions.signal_slurmctld(signal.SIGKILL)
 _FRESH = (actions.new_controller,)
 _DELETED = Fault("pod deleted", (actions.delete_pod(),), answer=MOVE)
@@ -68,7 +103,26 @@ _FROZEN = _lost_node("node frozen and woken", "freeze", returns=True)
 _NO_API = Fault(
     "API server down for 60 s", (actions.stop_api_server,), ends=(actions.start_api_server,), lasts=60, alone=True
 )
+_KUBELET = Fault("kubelet restarted", (actions.stop_kubelet, actions.start_kubelet), lasts=15, shape=POOL, whole=KEPT)
 _FULL = Fault("state volume full for 10 s", (actions.fill_volume,), ends=(actions.empty_volume,), lasts=10, job=20)
+
+_SLURMDS: tuple[Fault, ...] = (
+    _lost_slurmds("slurmd node killed", "kill"),
+    _lost_slurmds("slurmd node cut", "cut"),
+    _back_after(40, _lost_slurmds("slurmd node frozen and woken", "freeze")),
+    _lost_slurmds("half of the slurmd nodes killed", "kill", 0.5),
+    replace(_back_after(5, _lost_slurmds("slurmd node cut for 5 s", "cut")), whole=5 + KEPT, unattended=True),
+    _back_after(120, _lost_slurmds("slurmd node cut for 2 minutes", "cut")),
+    _KUBELET,
+    replace(
+        _KUBELET,
+        name="kubelet down for 20 s",
+        does=(actions.stop_kubelet,),
+        ends=(actions.start_kubelet,),
+        lasts=20,
+        whole=20 + REPLACED,
+    ),
+)
 
 FAULTS: tuple[Fault, ...] = (
     Fault("nothing, for comparison", (), alone=True),
@@ -112,12 +166,14 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("a bad config", (actions.configure("NoSuchKey=1\n"),), (actions.configure(None),), lasts=8),
     Fault("two at random", (), answer=90, alone=True, pair=True),
+    *_SLURMDS,
+    *map(_with_failover, _SLURMDS),
 )
 
 
 def pick_two(chance: random.Random, faults: Sequence[Fault] = FAULTS) -> tuple[Fault, str]:
     """Two of them in one, and its name; of what takes the leader's node or pod away at most one."""
-    pool = [fault for fault in faults if not fault.alone]
+    pool = [fault for fault in faults if not fault.alone and fault.shape is SLURMCTLD]
     first = chance.choice(pool)
     second = chance.choice(
         [fault for fault in pool if fault is not first and not (fault.answer >= MOVE <= first.answer)]

@@ -1,0 +1,139 @@
+"""Slurm's answers by one command that stays in slurmctld's container for as long as somebody looks.
+
+A new `kubectl exec` per second would cost the API server, the kubelet and slurmctld's pod a process each. This one
+answers each line of its input, so that nobody asks faster than it is answered, and ends with its input: whoever asks
+may be killed, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from seltzer.errors import SeltzerError
+
+_MOST = 64 << 20
+# $0 is printed behind each part of an answer: what the command said, and then its exit code with what it complained of.
+_LOOP = r"""
+while read -r _; do
+    { said=$("$@" 2>&1 >&3); } 3>&1
+    printf "%s%s %s%s" "$0" "$?" "$said" "$0" || exit
+done
+"""
+
+
+class StreamEnded(SeltzerError):
+    """There are no more answers: the command ended, was silent for too long, or its pod is gone."""
+
+
+class NoAnswer(SeltzerError):
+    """A round failed, in the command's own words. The next may not."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a round printed, and how it ended."""
+
+    text: str
+    code: int
+    complaint: str = ""
+
+    def checked(self) -> str:
+        """The text; raises where the command failed."""
+        if self.code:
+            lines = [line.strip() for line in self.complaint.splitlines() if line.strip()]
+            raise NoAnswer(lines[-1] if lines else f"exit code {self.code}")
+        return self.text
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often to ask, and how long to wait for an answer, in seconds. `hurry` is set to ask at once."""
+
+    interval: float = 1.0
+    share: float = 4.0
+    """For how many times as long as an answer took, and to read it, nothing is asked."""
+    deadline: float = 75.0
+    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def pause(self, took: float) -> float:
+        """How long to ask nothing after an answer that took so long: slurmctld has better things to do."""
+        return max(self.interval, self.share * took)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A command that is run once for each line of its input. Nobody can have put its mark into what it prints."""
+
+    command: Sequence[str]
+    mark: str = field(default_factory=lambda: f"\x1e{secrets.token_hex(8)}\x1e")
+
+    @property
+    def words(self) -> list[str]:
+        return ["sh", "-c", _LOOP, self.mark, *self.command]
+
+
+async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerator[Answer, None]:
+    """Start the loop behind these words and ask it until it ends, which raises StreamEnded with its last words."""
+    process = await asyncio.create_subprocess_exec(
+        *start,
+        *loop.words,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=_MOST,
+        start_new_session=True,  # a Ctrl-C in the terminal isn't for it
+    )
+    try:
+        while True:
+            pace.hurry.clear()
+            started = time.monotonic()
+            yield await _ask(process, loop.mark.encode(), pace.deadline)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pace.hurry.wait(), pace.pause(time.monotonic() - started))
+    finally:
+        await end(process)
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process that has a session of its own, with all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+async def _ask(process: asyncio.subprocess.Process, mark: bytes, deadline: float) -> Answer:
+    assert process.stdin and process.stdout
+    try:
+        async with asyncio.timeout(deadline):
+            process.stdin.write(b"\n")
+            await process.stdin.drain()
+            text, end = [await process.stdout.readuntil(mark) for _ in range(2)]
+    except TimeoutError:
+        raise StreamEnded(f"no answer in {deadline:.0f} s") from None
+    except asyncio.LimitOverrunError:
+        raise StreamEnded(f"an answer of more than {_MOST >> 20} MiB") from None
+    except (asyncio.IncompleteReadError, ConnectionError):
+        raise StreamEnded(await _last_words(process)) from None
+    code, _, complaint = _text(end, mark).partition(" ")
+    return Answer(_text(text, mark), int(code), complaint)
+
+
+def _text(part: bytes, mark: bytes) -> str:
+    return part.removesuffix(mark).decode(errors="replace")
+
+
+async def _last_words(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            said = (await process.stderr.read(4096)).decode(errors="replace")
+            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            return lines[-1] if lines else "the command in slurmctld's pod ended"
+    return "the command in slurmctld's pod ended"

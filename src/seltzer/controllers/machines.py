@@ -1,0 +1,68 @@
+"""Kubernetes nodes as a plan sees them: what they are, and since when, by our own clock.
+
+Conditions have times of their own, by the clock of whoever wrote them. What counts here is for how long we have seen a
+node unchanged; an operator that has just begun has seen nothing yet, and waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from seltzer.api.core import Node
+from seltzer.kube.resource import Key
+from seltzer.kube.store import Store
+from seltzer.plan import causes
+from seltzer.plan.causes import RESTLESS_CHANGES, Machine
+
+_WINDOW = 120.0
+
+
+@dataclass
+class _History:
+    since: float
+    changes: deque[float] = field(default_factory=lambda: deque(maxlen=RESTLESS_CHANGES))
+
+
+class Machines:
+    """All of them. `changed` is called with the name of one that differs in something that matters."""
+
+    def __init__(
+        self, nodes: Store[Node], changed: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._nodes = nodes
+        self._changed = changed
+        self._clock = clock
+        self._began = clock()
+        self._seen: dict[str, _History] = {}
+        nodes.watch(self._on_node)
+
+    def of(self, names: Iterable[str]) -> dict[str, Machine]:
+        return {name: self._machine(name) for name in names if name}
+
+    def _machine(self, name: str) -> Machine:
+        now = self._clock()
+        history = self._seen.get(name) or _History(self._began)
+        recent = sum(now - each <= _WINDOW for each in history.changes)
+        return Machine(self._nodes.get(Key("", name)), now - history.since, recent)
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        # It tells that it lives every few minutes; only what it is matters here.
+        if before and after and _matters(before) == _matters(after):
+            return
+        item = after or before
+        assert item
+        now = self._clock()
+        history = self._seen.setdefault(item.metadata.name, _History(now))
+        # A cordon is two changes, of a field and of a taint: what counts is what comes of it.
+        if causes.words(before, ()) != causes.words(after, ()):
+            history.since = now
+            if before is not None:
+                history.changes.append(now)
+        self._changed(item.metadata.name)
+
+
+def _matters(node: Node) -> object:
+    return (node.spec, node.status, node.metadata.deletion_timestamp)

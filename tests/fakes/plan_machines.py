@@ -1,0 +1,89 @@
+"""Kubernetes nodes in the model world: what is true of them, and what Kubernetes shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.fakes import plan_things as things
+
+from seltzer.api.core import Node as KubeNode
+
+
+@dataclass
+class ModelMachine:
+    """A Kubernetes node. What Kubernetes shows of it comes later than what is true, or never."""
+
+    name: str
+    # It is switched on; its cable is plugged in; its kubelet runs.
+    power: bool = True
+    cable: bool = True
+    kubelet: bool = True
+    # What Kubernetes shows: whether it is ready, and whether it is there at all.
+    ready: str = "True"
+    there: bool = True
+    cordoned: bool = False
+    taint: str = ""
+    # How far its clock is ahead.
+    skew: float = 0.0
+
+    @property
+    def reachable(self) -> bool:
+        return self.power and self.cable
+
+    @property
+    def speaks(self) -> bool:
+        """Its kubelet is heard of: pods on it can start, end and tell how they are."""
+        return self.reachable and self.kubelet
+
+    @property
+    def silent(self) -> bool:
+        """As Kubernetes shows it."""
+        return not self.there or self.ready == "Unknown"
+
+    @property
+    def well(self) -> bool:
+        """As Kubernetes shows it: new pods may come."""
+        return self.there and self.ready == "True" and not self.cordoned and not self.taint
+
+    def seen(self) -> KubeNode | None:
+        if not self.there:
+            return None
+        taints = (self.taint,) if self.taint else ()
+        return things.machine(self.ready, *taints, name=self.name, cordoned=self.cordoned).node
+
+    # --- what happens to it ---------------------------------------------------------------------------------------
+
+    def cordon(self) -> None:
+        self.cordoned = True
+
+    def uncordon(self) -> None:
+        self.cordoned = False
+
+    def gets_a_taint(self) -> None:
+        self.taint = "maintenance=soon:NoSchedule"
+
+    def loses_its_taint(self) -> None:
+        self.taint = ""
+
+    def cut(self) -> None:
+        """What runs on it goes on, and nobody hears of it."""
+        self.cable = False
+
+    def lose_kubelet(self) -> None:
+        """Its pods go on and are heard of by Slurm; Kubernetes hears of nothing."""
+        self.kubelet = False
+
+    def tell(self, ready: bool) -> None:
+        """Its kubelet says how it is."""
+        if self.speaks:
+            self.there, self.ready = True, "True" if ready else "False"
+
+    def go_unheard(self) -> None:
+        """Kubernetes has waited long enough."""
+        if not self.speaks:
+            self.ready = "Unknown"
+
+    def be_removed(self) -> None:
+        """An autoscaler takes it away: certainly off."""
+        if not self.power:
+            self.there = False

@@ -1,0 +1,112 @@
+"""Plans with one mistake each: what the model is good for is to tell them from the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from unittest import mock
+
+from seltzer.controllers import act
+from seltzer.plan import causes, mirror, nodes, nodeset, removal
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import DeletePods
+from seltzer.plan.nodeset import Decision, Observation
+
+Mutant = Callable[[], AbstractContextManager[object]]
+
+_decide, _free_names, _is_over = nodeset.decide, nodeset._free_names, causes.is_over
+
+
+def _instead(module: Any, **functions: Any) -> Mutant:
+    return lambda: mock.patch.multiple(module, **functions)
+
+
+def _both(*mutants: Mutant) -> Mutant:
+    @contextmanager
+    def all_of_them() -> Any:
+        with ExitStack() as stack:
+            for mutant in mutants:
+                stack.enter_context(mutant())
+            yield
+
+    return all_of_them
+
+
+def _silent_machine(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
+    machine = seen.machines.get(pod.spec.node_name)
+    return machine is not None and machine.is_silent
+
+
+def _silent_slurmd(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
+    return pod.metadata.name in (seen.silent or ())
+
+
+def _unknown_is_silent(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
+    return _silent_machine(pod, seen, _) and (seen.silent is None or pod.metadata.name in seen.silent)
+
+
+def _names_of_the_living(seen: Observation, count: int) -> list[str]:
+    alive = tuple(pod for pod in seen.pods if pod.metadata.deletion_timestamp is None)
+    return _free_names(replace(seen, pods=alive), count)
+
+
+def _asks_nobody(pods: Any, ask: bool) -> DeletePods:
+    return DeletePods(pods, ask=False)
+
+
+def _unready(pod: Any, now: float, slurmd_started: float = 0.0) -> str:
+    """Its own conditions count as news of the pod."""
+    since = max((each.last_transition_time or "" for each in pod.status.conditions), default="")
+    if kube_pods.ready(pod) or not since:
+        return ""
+    return "seltzer: its pod is not ready" if now - datetime.fromisoformat(since).timestamp() >= 5 else ""
+
+
+def _is_never_timed(seen: Observation) -> Decision:
+    return replace(_decide(seen), timed=False)
+
+
+MUTANTS: dict[str, Mutant] = {
+    # People.
+    "takes every drain for its own": _instead(nodes, drained_by_us=lambda node: node.drained),
+    "overwrites what people say": _both(
+        _instead(nodeset, _kept_reason=lambda _, ours: ours), _instead(act, _is_due=lambda *_: True)
+    ),
+    "doesn't look again before it writes": _instead(act, _is_due=lambda *_: True),
+    "doesn't respect who set a node down": _instead(nodes, down_by_others=lambda _: False),
+    # Jobs.
+    "takes a silent kubelet for a dead machine": _instead(nodeset, _is_lost=_silent_machine),
+    "takes a silent slurmd for a dead pod": _instead(nodeset, _is_lost=_silent_slurmd),
+    "takes unknown for silent": _instead(nodeset, _is_lost=_unknown_is_silent),
+    "believes a kubelet that is late": _instead(causes, _is_anew=lambda *_: False),
+    "takes a deletion for consent": _instead(nodeset, _consent=lambda _: True),
+    "forgets the jobs of who is lost": _instead(nodeset, _lost=lambda *_: []),
+    # Names.
+    "takes the name of a pod that is going": _instead(nodeset, _free_names=_names_of_the_living),
+    # Machines.
+    "doesn't look at machines": _instead(causes, of_machine=lambda *_: ""),
+    "takes an unknown machine for a well one": _instead(
+        causes, is_over=lambda node, machine: machine is None or _is_over(node, machine)
+    ),
+    "never gives a node back": _instead(causes, is_over=lambda *_: False),
+    "counts what it tells itself as news": _instead(causes, of_pod=_unready),
+    # Rest.
+    "drains again and again": _instead(removal, is_cause=lambda _: True),
+    "never looks again": _instead(nodeset, decide=_is_never_timed),
+    # Slurm.
+    "leaves down what an outage set down": _instead(nodes, down_by_outage=lambda _: False),
+    "leaves stale addresses": _instead(nodeset, _is_elsewhere=lambda *_: False),
+    "leaves pods that slurmctld forgot": _instead(nodeset, _forgotten=lambda *_: []),
+    "takes a lost pod's name for free": _instead(nodeset, _is_stuck=lambda *_: False),
+    # What pods tell.
+    "tells nothing": _instead(mirror, changes=lambda *_: ()),
+    "doesn't tell who is busy": _instead(mirror, _is_busy=lambda *_: False),
+}
+
+SELDOM: dict[str, Mutant] = {
+    "asks nobody before it deletes": _instead(removal, DeletePods=_asks_nobody),
+}
+"""What it takes to find these comes together on no tape in thousands."""
