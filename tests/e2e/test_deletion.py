@@ -116,7 +116,8 @@ def test_a_cluster_whose_slurmctld_was_deleted_does_not_hang(doomed: Cluster) ->
 
 def test_a_namespace_that_is_deleted_at_once_does_not_hang(doomed: Cluster) -> None:
     doomed.hold()
-    doomed.sandbox.kubectl("delete", "namespace", doomed.namespace, "--timeout=60s")
+    # Its job may go on for as long as its pod is given to end.
+    doomed.sandbox.kubectl("delete", "namespace", doomed.namespace, "--timeout=120s")
 
 
 def test_a_cluster_that_never_started_is_deleted_at_once(installed: Sandbox) -> None:

@@ -109,6 +109,8 @@ def killed(cluster: Cluster, *when: str) -> Iterator[dict[str, str]]:
 
     found = until("the guard tells which jobs it found", new)
     assert not found["more"]
+    # It is started once more when all is repaired.
+    until("slurmctld runs", lambda: told(cluster, "phase") == "running")
     until("slurmctld answers", lambda: cluster.run("scontrol", "ping").code == 0)
     outcomes.update({job["id"]: job["outcome"] for job in found["jobs"]})
 
@@ -120,6 +122,14 @@ def runs(cluster: Cluster) -> Counter[str]:
         answer = cluster.kubectl("exec", pod, "--", "sh", "-c", "cat /tmp/ran.* 2>/dev/null; true")
         found.update(answer.stdout.split())
     return found
+
+
+def works(cluster: Cluster) -> bool:
+    """Whether anything of any job still runs on a node."""
+    script = "cat /proc/[0-9]*/comm 2>/dev/null | grep -c slurmstepd; true"
+    return any(
+        cluster.kubectl("exec", pod, "--", "sh", "-c", script).stdout.strip() != "0" for pod in cluster.pods("cpu")
+    )
 
 
 def test_jobs_acknowledged_right_before_a_kill_are_put_back_as_they_were(cluster: Cluster) -> None:
@@ -173,6 +183,8 @@ def test_what_had_started_or_ended_or_been_cancelled_does_not_run_again(cluster:
     assert (held["JobState"], held["Reason"]) == ("PENDING", "JobHeldUser")
     assert "it had started on cpu-" in cluster.login("scontrol", "show", "job", starts)
 
+    # Its first run ends when its node has registered; until then the node would refuse a second one.
+    until("its first run has ended", lambda: not works(cluster))
     cluster.login("scontrol", "release", starts)
     cluster.wait_for_job(starts, "RUNNING")
     assert runs(cluster)[starts] <= 2, "again only since a person wants it to"
