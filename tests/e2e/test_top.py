@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from tests.harness import Cluster, Sandbox, until
@@ -19,7 +19,8 @@ class Terminal:
     """A terminal of a user who is logged in here: a window of tmux, on a server of its own."""
 
     def __init__(self, sandbox: Sandbox, width: int = 120, height: int = 40) -> None:
-        self._words = ["tmux", "-L", f"seltzer-{uuid4().hex}", "-f", "/dev/null"]
+        self._folder = tempfile.TemporaryDirectory(prefix="tmux-")
+        self._words = ["tmux", "-S", f"{self._folder.name}/socket", "-f", "/dev/null"]
         self._env = {**sandbox.environment, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
         self._env.pop("NO_COLOR", None)
         shell = "PS1='$ ' exec bash --norc --noprofile"
@@ -71,6 +72,7 @@ class Terminal:
 
     def close(self) -> None:
         self._tmux("kill-server", check=False)
+        self._folder.cleanup()
 
 
 @pytest.fixture(scope="module")

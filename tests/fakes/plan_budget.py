@@ -32,17 +32,17 @@ class Budget:
         self._available = {pod.metadata.name for pod in decision.staying if pool.available(pod)}
 
     def take(self, name: str) -> None:
-        """A node that takes jobs is taken away for an update. Who isn't available isn't taken from anybody."""
+        """A node that takes jobs is taken away for an update. Who isn't available, or wasn't when the operator looked,
+        isn't taken from anybody."""
         wish = self.world.wish
-        if name in self.away or not self._is_available(name):
+        if name in self.away or name not in self._available or not self._is_available(name):
             return
         self.away.add(name)
         budget = choice.max_unavailable(wish.max_unavailable, wish.replicas)
         assert len(self.away) <= budget, f"{sorted(self.away)} are away for an update, and only {budget} may be"
-        if name in self._available:
-            self._available.discard(name)
-            unavailable = self.target - len(self._available)
-            assert unavailable <= budget, f"{name} is taken away, so that {unavailable} are, and only {budget} may be"
+        self._available.discard(name)
+        unavailable = self.target - len(self._available)
+        assert unavailable <= budget, f"{name} is taken away, so that {unavailable} are, and only {budget} may be"
 
     def _count_who_is_back(self, alive: int) -> None:
         """Who is resumed, and whose successor is available."""

@@ -8,6 +8,9 @@ from tests.fakes import plan_things as things
 
 from seltzer.api.core import Node as KubeNode
 
+# How long Kubernetes waits for a kubelet at most.
+GRACE = 50.0
+
 
 @dataclass
 class ModelMachine:
@@ -25,6 +28,8 @@ class ModelMachine:
     taint: str = ""
     # How far its clock is ahead.
     skew: float = 0.0
+    # For how long nobody has heard of it.
+    away: float = 0.0
 
     @property
     def reachable(self) -> bool:
@@ -82,6 +87,11 @@ class ModelMachine:
         """Kubernetes has waited long enough."""
         if not self.speaks:
             self.ready = "Unknown"
+
+    def pass_time(self, seconds: float) -> None:
+        self.away = 0.0 if self.speaks else self.away + seconds
+        if self.away >= GRACE:
+            self.go_unheard()
 
     def be_removed(self) -> None:
         """An autoscaler takes it away: certainly off."""

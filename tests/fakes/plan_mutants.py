@@ -10,14 +10,14 @@ from typing import Any
 from unittest import mock
 
 from seltzer.controllers import act
-from seltzer.plan import causes, mirror, nodes, nodeset, removal
+from seltzer.plan import causes, choice, mirror, nodes, nodeset, removal
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import DeletePods
 from seltzer.plan.nodeset import Decision, Observation
 
 Mutant = Callable[[], AbstractContextManager[object]]
 
-_decide, _free_names, _is_over = nodeset.decide, nodeset._free_names, causes.is_over
+_decide, _free_names, _is_over, _outdated = nodeset.decide, nodeset._free_names, causes.is_over, choice.outdated
 
 
 def _instead(module: Any, **functions: Any) -> Mutant:
@@ -101,6 +101,10 @@ MUTANTS: dict[str, Mutant] = {
     "leaves stale addresses": _instead(nodeset, _is_elsewhere=lambda *_: False),
     "leaves pods that slurmctld forgot": _instead(nodeset, _forgotten=lambda *_: []),
     "takes a lost pod's name for free": _instead(nodeset, _is_stuck=lambda *_: False),
+    # Updates.
+    "takes one too many away for an update": _instead(
+        choice, outdated=lambda pool, template, budget, missing: _outdated(pool, template, budget + 1, missing)
+    ),
     # What pods tell.
     "tells nothing": _instead(mirror, changes=lambda *_: ()),
     "doesn't tell who is busy": _instead(mirror, _is_busy=lambda *_: False),

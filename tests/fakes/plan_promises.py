@@ -195,11 +195,12 @@ class Promises:
     # --- peace ----------------------------------------------------------------------------------------------------
 
     def may_wait_for_ever(self, seen: Observation, decision: Decision) -> bool:
-        """What is looked at every second although nothing happens: who isn't heard of, jobs that take too long, and who
-        is ready but hasn't registered."""
+        """What is looked at every second although nothing happens: who isn't heard of, jobs that take too long, who is
+        ready but hasn't registered, and a NodeSet without pods that waits for its end."""
         known = seen.slurm.nodes or {}
         absent = any(kube_pods.ready(pod) and pod.metadata.name not in known for pod in seen.pods)
-        return bool(plan.doubtful(seen) or absent or (decision.removal.busy and seen.nodeset.spec.drain.timeout))
+        late = decision.removal.busy and seen.nodeset.spec.drain.timeout
+        return bool(plan.doubtful(seen) or absent or late or (plan.deleted(seen.nodeset) and not seen.pods))
 
     def is_as_wanted(self, peace: Peace) -> None:
         world, wish = self.world, self.world.wish

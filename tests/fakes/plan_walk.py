@@ -23,7 +23,8 @@ DRAINS = [
     Drain(timeout="30s", on_timeout="kill"),
 ]
 BUDGETS: list[int | str] = [1, 2, "25%", "50%"]
-TIMES = [1.0, 5.0, 20.0, 60.0]
+TIMES = [1.0, 5.0, 20.0, 60.0, 150.0]
+SOON = 20.0
 POD_EVENTS = [
     *("start", "report", "register", "vanish", "unready", "evict", "delete"),
     *("crash", "crash_and_start", "start", "report", "register", "go_deaf", "hear_again"),
@@ -190,7 +191,10 @@ class NodeSetMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from(TIMES))
     def time_passes(self, seconds: float) -> None:
+        """No watch of the operator's is late for so long."""
         self.world.pass_time(seconds)
+        if seconds >= SOON:
+            self.operator.survey()
 
     # --- and then there is peace ----------------------------------------------------------------------------------
 

@@ -281,6 +281,8 @@ class World:
     def pass_time(self, seconds: float) -> None:
         """A kubelet is late to tell, but not for ever."""
         self.now += seconds
+        for machine in self.machines.values():
+            machine.pass_time(seconds)
         for name, pod in self.pods.items():
             if not pod.is_told and self._clock(pod) - pod.changed >= LATE:
                 self.report(name)

@@ -66,7 +66,7 @@ def test_a_job_that_slurm_ended_before_it_ran_is_lost() -> None:
 def test_a_job_that_may_not_be_put_back_and_whose_node_failed_has_failed_whether_it_had_begun_or_not() -> None:
     assert fate(start(), state="NODE_FAIL", requeue=False) is Fate.FAILED
     assert fate(state="NODE_FAIL", requeue=False) is Fate.FAILED
-    assert fate(start(), end(), state="NODE_FAIL", requeue=False) is Fate.RAN, "it had ended, and nobody heard of it"
+    assert fate(start(), end(), state="NODE_FAIL", requeue=False) is Fate.FAILED, "nobody heard that it had ended"
     assert fate(start(), requeue=False) is Fate.KILLED, "nobody was told"
     assert fate(requeue=False) is Fate.LOST
 

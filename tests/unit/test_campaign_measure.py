@@ -49,6 +49,12 @@ def test_a_question_that_began_before_the_last_failure_doesnt_end_the_outage() -
     assert answer_seconds([slow, Ask(FAULT + 0.1, FAULT + 2.1, False), *asks(False, False, True)], FAULT) == 1.125
 
 
+def test_a_question_that_others_overtook_tells_of_a_busy_machine_and_not_of_slurmctld() -> None:
+    slow = Ask(FAULT + 0.6, FAULT + 2.6, False)
+    assert answer_seconds([*asks(True, True, True, True), slow], FAULT) == 0.125
+    assert answer_seconds([*asks(True, True), slow], FAULT) is None, "nobody overtook it"
+
+
 def test_a_new_job_is_one_that_was_submitted_after_the_fault() -> None:
     acks = [Ack("old", "6", FAULT - 1, FAULT - 0.9), Ack("new", "7", FAULT + 0.2, FAULT + 0.3)]
     runs = [started(FAULT + 0.1, "old"), started(FAULT + 0.5)]

@@ -20,7 +20,7 @@ from seltzer.cli import top
 from seltzer.cli.facts import Facts
 from seltzer.cli.top_app import Top
 from seltzer.cli.top_feed import News
-from seltzer.cli.top_table import Table
+from seltzer.cli.top_table import Table, Tables
 from seltzer.errors import SeltzerError
 
 DRAINED = node("cpu-1", "IDLE", "DRAIN", reason="bad fan", by="grace")
@@ -71,6 +71,12 @@ class Seen:
         await self.pilot.pause()
 
     @property
+    def is_laid_out(self) -> bool:
+        """The tables fill what is between the header and the keys."""
+        tables = self.app.screen_stack[0].query(Table)
+        return sum(each.outer_size.height for each in tables) == self.app.query_one(Tables).size.height
+
+    @property
     def selected(self) -> str:
         """The node under the cursor."""
         row = self.table("nodes").selected
@@ -93,6 +99,7 @@ async def opened(known: Facts = DEMO, size: tuple[int, int] = (120, 40)) -> Asyn
     async with app.run_test(size=size, notifications=True) as pilot:
         seen = Seen(pilot, app, feed, actions)
         await seen.sees("by trouble")
+        await seen.until(lambda: seen.is_laid_out)
         yield seen
 
 
@@ -135,9 +142,10 @@ async def test_only_the_lines_that_changed_are_drawn(monkeypatch: pytest.MonkeyP
         many[2] = node("cpu-2", "DOWN")
         await seen.press("s")  # by name, so that nothing moves
         await seen.sees("by name")
-        while drawn:  # until all is drawn that has to be
+        drawn.append(0)
+        while drawn:  # until all is drawn that had to be
             drawn.clear()
-            await seen.pilot.pause(0.1)
+            await seen.pilot.pause(0.2)
         await seen.tell(facts(many, jobs))
         await seen.until(lambda: "down" in seen.line("cpu-2 "))
         assert set(drawn) <= {3}

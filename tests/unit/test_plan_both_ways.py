@@ -178,6 +178,12 @@ def test_a_node_that_we_set_down_comes_back_with_its_pod() -> None:
     known = node(state="DOWN", reason="seltzer: slurmd's container ended (Error)")
     assert actions(known, WELL, pod()) == (ResumeNodes(("cpu-0",)),)
     assert actions(known, WELL, pod(state="unready", since=NOW)) == ()
+    unheard = node(state="DOWN", reason=f"{OURS} is not heard of")
+    assert actions(unheard, machine(calm=5.0), pod()) == (ResumeNodes(("cpu-0",)),)
+    for item in (machine(calm=4.0), None):
+        found = plan(unheard, item, pod())
+        assert found.actions == ()
+        assert found.timed
 
 
 def test_a_pod_that_somebody_deletes_takes_no_new_jobs() -> None:

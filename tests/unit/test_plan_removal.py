@@ -34,7 +34,12 @@ def drained(state: str = "IDLE", reason: str = "seltzer: scale-in", since: int =
         ("it has ended", pod(state="Failed"), UNKNOWN, DeletePods((GONER,), ask=False)),
         ("there is no Slurm any more", pod(), GONE, DeletePods((GONER,), ask=False)),
         ("no kubelet has it", pod(state="created"), UNKNOWN, DeletePods((AS_IT_IS,), ask=False)),
-        ("it waits for its image", pod(state="ErrImagePull"), UNKNOWN, DeletePods((AS_IT_IS,), ask=False)),
+        (
+            "it waits for its image",
+            pod(state="ErrImagePull", since=NOW - 120),
+            UNKNOWN,
+            DeletePods((AS_IT_IS,), ask=False),
+        ),
         ("it never started", pod(state="waiting", since=NOW), slurm(), DeletePods((AS_IT_IS,), ask=True)),
         ("it doesn't register", pod(since=NOW - 15), slurm(), DeletePods((GONER,), ask=True)),
         ("it is empty", pod(), drained(), DeletePods((GONER,), ask=True)),
@@ -50,11 +55,19 @@ def test_a_pod_goes_because(why: str, item: Pod, known: Slurm, expected: Action)
     [
         ("Slurm can't be asked", pod(), UNKNOWN),
         ("its kubelet may be late to tell", pod(state="waiting", since=NOW - 1), UNKNOWN),
+        ("its kubelet may have been cut off", pod(state="waiting", since=NOW - 119), UNKNOWN),
         ("it may be about to register", pod(since=NOW - 14), slurm()),
     ],
 )
 def test_nothing_happens_to_a_pod_while(why: str, item: Pod, known: Slurm) -> None:
     assert step(item, known) == Steps(unknown=("cpu-0",)), why
+
+
+def test_nor_while_its_kubelet_isnt_heard_of() -> None:
+    """It may have started it, and been cut off before it could tell."""
+    item = pod(state="waiting", since=NOW - 9999)
+    found = steps([item], UNKNOWN, WAIT, "scale-in", NOW, consent=False, unheard={"cpu-0"})
+    assert found == Steps(unknown=("cpu-0",))
 
 
 def test_a_node_that_takes_jobs_is_drained_first_idle_or_not() -> None:

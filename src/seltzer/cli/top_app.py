@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.widgets import Footer, Static
@@ -27,7 +26,7 @@ from seltzer.cli.top_frame import PANES, Choice, Frame, frame
 from seltzer.cli.top_model import share
 from seltzer.cli.top_rows import EVENTS, NODES, QUEUE, NodeRow
 from seltzer.cli.top_screens import Ask, Confirm, Filter, LogScreen, Words
-from seltzer.cli.top_table import Table
+from seltzer.cli.top_table import Table, Tables
 from seltzer.errors import SeltzerError
 
 _FAR = 1_000_000
@@ -66,7 +65,7 @@ class Top(App[None]):
     #banner { height: auto; max-height: 2; color: ansi_yellow; text-style: bold reverse; display: none; }
     Table { border-top: solid ansi_bright_black; border-title-style: bold; min-height: 1; }
     Table:focus { border-top: solid ansi_cyan; border-title-color: ansi_cyan; }
-    #tables { height: 1fr; }
+    Tables { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         _key("q", "leave", "quit"),
@@ -106,7 +105,7 @@ class Top(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(Text.assemble((self._cluster, "bold"), "  …"), id="header")
         yield Static(id="banner")
-        with Vertical(id="tables"):
+        with Tables():
             yield Table(NODES, self._slurm_time, id="nodes")
             yield Table(QUEUE, self._slurm_time, id="queue")
             yield Table(EVENTS, time.time, id="events")
@@ -116,6 +115,8 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self.theme = "ansi-dark"
         self.query_one("#nodes").focus()
+
+    def on_ready(self) -> None:
         self.run_worker(self._feed.run(self._hear))
         self.run_worker(self._follow())
         self.set_interval(1.0, self._tick)
@@ -137,7 +138,14 @@ class Top(App[None]):
                 # A thousand nodes take longer to put into words than a key press should wait.
                 self._show(await asyncio.to_thread(frame, self._news, dict(self._choices)))
 
+    @property
+    def _is_there(self) -> bool:
+        """The screen is still there: timers and news may come when it has gone."""
+        return bool(self.screen_stack) and self.screen_stack[0].is_running
+
     def _show(self, shown: Frame) -> None:
+        if not self._is_there:
+            return
         # Before Slurm has answered the rows are in no order that anybody would want to keep.
         anew = self._frame is None or self._frame.news.facts.slurm is None
         self._frame = shown
@@ -156,13 +164,15 @@ class Top(App[None]):
         self._arrange()
         self._show_keys()
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._arrange)
+    def on_tables_resized(self) -> None:
+        self._arrange()
 
     def _arrange(self) -> None:
         """Give each table the room that it needs, as far as there is any."""
+        if not self._is_there:
+            return
         tables = list(self.screen_stack[0].query(Table))
-        room = self._main("#tables", Vertical).size.height
+        room = self._main("Tables", Tables).size.height
         needs = [each.lines_needed for each in tables]
         for table, lines in zip(tables, share(needs, room, tables.index(self._table)), strict=True):
             if table.styles.height is None or table.styles.height.value != lines:
@@ -170,6 +180,8 @@ class Top(App[None]):
 
     def _tick(self) -> None:
         """Time has passed: what tells of it is told anew."""
+        if not self._is_there:
+            return
         if self._frame:
             lines = top_header.lines(self._frame.news.facts, self._frame.nodes, datetime.now(UTC))
             self._say("#header", Text("\n").join(lines))
@@ -268,21 +280,18 @@ class Top(App[None]):
         self.run_worker(work())
 
     async def action_explain(self) -> None:
-        row = self._selected
-        if self._news and isinstance(row, NodeRow | Job):
-            known = self._news.facts
-            try:
-                told = (
-                    explain_node.explain(known, row.name)
-                    if isinstance(row, NodeRow)
-                    else explain_job.explain(known, row.id)
-                )
-            except SeltzerError as error:
-                self.notify(str(error), severity="error", markup=False)
+        row, news = self._selected, self._news
+        try:
+            if isinstance(row, NodeRow) and news:
+                title, words = row.name, explain_node.explain(news.facts, row.name).sentences
+            elif isinstance(row, Job) and news:
+                title, words = f"job {row.id}", explain_job.explain(news.facts, row.id).sentences
             else:
-                await self.push_screen(
-                    Words(row.name if isinstance(row, NodeRow) else f"job {row.id}", " ".join(told.sentences))
-                )
+                return
+        except SeltzerError as error:
+            self.notify(str(error), severity="error", markup=False)
+        else:
+            await self.push_screen(Words(title, " ".join(words)))
 
     async def action_logs(self) -> None:
         row, news = self._selected, self._news

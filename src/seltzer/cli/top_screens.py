@@ -33,18 +33,18 @@ _BOX = """
 class Ask(ModalScreen[str | None]):
     """A question with a line for the answer; `check` raises where the answer won't do, and its words are shown."""
 
-    DEFAULT_CSS = _BOX.format(name="Ask") + "Ask .wrong { color: ansi_red; height: auto; }"
+    DEFAULT_CSS = _BOX.format(name="Ask")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "give up")]
 
-    def __init__(self, question: str, check: Callable[[str], object], *, value: str = "") -> None:
+    def __init__(self, question: str, check: Callable[[str], object]) -> None:
         super().__init__()
-        self._question, self._check, self._value = question, check, value
+        self._question, self._check = question, check
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._question, markup=False)
-            yield Input(self._value, compact=True)
-            yield Static("Enter does it, Esc gives up", classes="wrong", markup=False)
+            yield Input(compact=True)
+            yield Static(Text("Enter does it, Esc gives up", "dim"), id="verdict")
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(Input))  # at once: the first letters may be there already
@@ -53,7 +53,7 @@ class Ask(ModalScreen[str | None]):
         try:
             self._check(event.value)
         except SeltzerError as error:
-            self.query_one(".wrong", Static).update(Text(str(error)))
+            self.query_one("#verdict", Static).update(Text(str(error), "red"))
             return
         self.dismiss(event.value)
 

@@ -14,7 +14,9 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.containers import Vertical
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -22,6 +24,16 @@ from seltzer.cli.top_model import GAP, Cell, Pane, fit, padded
 
 T = TypeVar("T")
 _WHEEL = 3
+
+
+class Tables(Vertical):
+    """The room that tables share."""
+
+    class Resized(Message):
+        """There is more of it, or less."""
+
+    def on_resize(self) -> None:
+        self.post_message(self.Resized())
 
 
 class Table(ScrollView, Generic[T], can_focus=True):
@@ -39,6 +51,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         self._greyed = False
         self._empty = ""
         self._needed = [cell_len(column.title) for column in pane.columns]
+        self._widths: list[int] = []
         self._drawn: dict[int, tuple[Sequence[Cell], bool]] = {}
 
     @property
@@ -88,32 +101,31 @@ class Table(ScrollView, Generic[T], can_focus=True):
         """Draw the lines anew whose cells aren't what is on the screen: time has passed, or something has changed."""
         if self._follows:
             self._keep_in_sight()
-        now, grown = self._now(), False
-        changed = []
+        now, changed = self._now(), []
         for y in range(1, self.size.height):
             at = self._index(y)
             is_ = (self.pane.cells(self._rows[at], now), at == self._at) if at < len(self._rows) else None
             if is_ != self._drawn.get(y):
                 changed.append(y)
             for column, cell in enumerate(is_[0] if is_ else ()):
-                if (length := cell_len(cell.text)) > self._needed[column]:
-                    self._needed[column], grown = length, True
-        if grown or not self._drawn:
+                self._needed[column] = max(self._needed[column], cell_len(cell.text))
+        if self._fitted() != self._widths or not self._drawn:
             self.refresh()
             return
         for y in changed:
             self.refresh_line(y + self.scroll_offset.y)
 
+    def _fitted(self) -> list[int]:
+        return fit(self.pane.columns, self._needed, self._width)
+
     def _index(self, y: int) -> int:
         return y - 1 + round(self.scroll_offset.y)
 
     def render_line(self, y: int) -> Strip:
-        width = self._width
-        widths = fit(self.pane.columns, self._needed, width)
-        base = self.rich_style
+        width, base = self._width, self.rich_style
         if y == 0:
             titles = [Cell(column.title, "bold") for column in self.pane.columns]
-            return self._strip(titles, widths, base, width)
+            return self._strip(titles, base, width)
         at = self._index(y)
         if at >= len(self._rows):
             self._drawn.pop(y, None)
@@ -128,11 +140,12 @@ class Table(ScrollView, Generic[T], can_focus=True):
             base += Style(bold=True)
         if self._greyed:
             cells = [Cell(cell.text, "dim") for cell in cells]
-        return self._strip(cells, widths, base, width)
+        return self._strip(cells, base, width)
 
-    def _strip(self, cells: Sequence[Cell], widths: Sequence[int], base: Style, width: int) -> Strip:
+    def _strip(self, cells: Sequence[Cell], base: Style, width: int) -> Strip:
+        self._widths = self._fitted()
         segments = []
-        for cell, wide, column in zip(cells, widths, self.pane.columns, strict=True):
+        for cell, wide, column in zip(cells, self._widths, self.pane.columns, strict=True):
             if wide:
                 segments.append(Segment(padded(cell.text, wide, right=column.right), base + _style(cell.style)))
                 segments.append(Segment(" " * GAP, base))
@@ -184,18 +197,21 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     def on_resize(self) -> None:
         self._measure()
-        if self._follows:
-            self._keep_in_sight()
+        self._draw_all()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._draw_all()  # rows that come into sight may need wider columns
+
+    def _draw_all(self) -> None:
         self._drawn.clear()
-        self.refresh()
+        self.redraw()
 
     def on_focus(self) -> None:
-        self._drawn.clear()
-        self.refresh()
+        self._draw_all()
 
     def on_blur(self) -> None:
-        self._drawn.clear()
-        self.refresh()
+        self._draw_all()
 
 
 @lru_cache(256)

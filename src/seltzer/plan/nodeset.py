@@ -170,9 +170,16 @@ def _removal(seen: Observation, victims: Sequence[Pod], replacing: Sequence[Pod]
     drain = seen.nodeset.spec.drain
     consent = _consent(seen)
     why = "deleted" if deleted(seen.nodeset) else "cluster deleted" if seen.closing else choice.SCALE_IN
-    one = steps(victims, seen.slurm, drain, why, seen.now, consent=consent)
-    two = steps(replacing, seen.slurm, drain, choice.UPDATE, seen.now, consent=False)
+    unheard = {pod.metadata.name for pod in (*victims, *replacing) if not _is_heard(pod, seen)}
+    one = steps(victims, seen.slurm, drain, why, seen.now, consent=consent, unheard=unheard)
+    two = steps(replacing, seen.slurm, drain, choice.UPDATE, seen.now, consent=False, unheard=unheard)
     return Steps(one.actions + two.actions, one.busy + two.busy, one.overdue + two.overdue, one.unknown + two.unknown)
+
+
+def _is_heard(pod: Pod, seen: Observation) -> bool:
+    """Whether its kubelet is there, as far as Kubernetes knows."""
+    machine = seen.machines.get(pod.spec.node_name)
+    return machine is not None and not machine.is_silent
 
 
 def _consent(seen: Observation) -> bool:
@@ -433,12 +440,12 @@ def _nodes(staying: Sequence[Pod], seen: Observation) -> _Nodes:
                 continue  # it takes no jobs, and somebody has said why
             if not node.drained or (slurm_nodes.drained_by_us(node) and not causes.is_cause(node.reason)):
                 drain.setdefault(cause, []).append(node.name)
-        elif slurm_nodes.drained_by_us(node):
+        elif slurm_nodes.drained_by_us(node) or (slurm_nodes.down_by_us(node) and kube_pods.ready(pod)):
             if causes.is_over(node, seen.machines.get(pod.spec.node_name)):
                 resume.append(node.name)
             else:
                 waits = waits or bool(pod.spec.node_name)  # before that there is no machine to wait for
-        elif kube_pods.ready(pod) and (slurm_nodes.down_by_us(node) or _is_back(node, seen)):
+        elif kube_pods.ready(pod) and _is_back(node, seen):
             resume.append(node.name)
         waits = waits or (not over and not cause and causes.turns_unready(pod))
     comment = mark(seen.nodeset)

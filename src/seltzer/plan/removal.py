@@ -5,7 +5,7 @@ Everything here is about pods that have to go (they leave); who has to go is dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from seltzer.api.common import seconds
@@ -20,6 +20,8 @@ from seltzer.slurm.models import Node
 
 # A slurmd that runs registers within a second. One that hasn't for so long isn't about to: no job can come to it.
 UNREGISTERED_SECONDS = 15.0
+# Kubernetes takes up to 50 s to see that a kubelet isn't there any more. What it told long before that is true.
+UNTOLD_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,22 @@ class Steps:
     unknown: tuple[str, ...] = ()
 
 
-def steps(leaving: Sequence[Pod], slurm: Slurm, drain: Drain, reason: str, now: float, *, consent: bool) -> Steps:
+def steps(
+    leaving: Sequence[Pod],
+    slurm: Slurm,
+    drain: Drain,
+    reason: str,
+    now: float,
+    *,
+    consent: bool,
+    unheard: Collection[str] = frozenset(),
+) -> Steps:
     """The next step for each pod that leaves.
 
     `reason` is what Slurm is told. `consent` is the user's word that jobs may be killed although Slurm can't be asked.
+    `unheard` are the pods whose kubelets aren't known to be there, so that nobody tells how they are.
     """
-    sorting = _Sorting(slurm, drain, now, consent)
+    sorting = _Sorting(slurm, drain, now, consent, unheard)
     for pod in sorted(leaving, key=lambda pod: pod.metadata.name):
         sorting.sort(pod)
     actions: list[Action] = []
@@ -73,8 +85,9 @@ def steps(leaving: Sequence[Pod], slurm: Slurm, drain: Drain, reason: str, now: 
 class _Sorting:
     """Sorts pods by what can be done about them."""
 
-    def __init__(self, slurm: Slurm, drain: Drain, now: float, consent: bool) -> None:
+    def __init__(self, slurm: Slurm, drain: Drain, now: float, consent: bool, unheard: Collection[str]) -> None:
         self._slurm, self._drain, self._now, self._consent = slurm, drain, now, consent
+        self._unheard = unheard
         self.free: list[Goner] = []  # no job can be on them, whatever Slurm says
         self.emptied: list[Goner] = []  # Slurm says that no job is on them
         self.open: dict[str, str] = {}  # jobs may still come; with the reason that somebody gave for setting it down
@@ -99,8 +112,11 @@ class _Sorting:
             self._sort_known(pod, self._slurm.nodes.get(name))
 
     def _is_certain(self, pod: Pod) -> bool:
-        """Whether its status is true: without a Kubernetes node it can't run, and a kubelet may be late to tell."""
-        return not pod.spec.node_name or kube_pods.settled_for(pod, self._now) >= UNREGISTERED_SECONDS
+        """Whether its status is true: without a Kubernetes node it can't run, and a kubelet may be late to tell, or cut
+        off right after it started it."""
+        if not pod.spec.node_name:
+            return True
+        return pod.metadata.name not in self._unheard and kube_pods.settled_for(pod, self._now) >= UNTOLD_SECONDS
 
     def _sort_known(self, pod: Pod, node: Node | None) -> None:
         name, uid = pod.metadata.name, pod.metadata.uid

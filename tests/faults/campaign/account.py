@@ -140,10 +140,10 @@ def _fate(ack: Ack, queued: Queued | None, started: bool, ended: bool, named: Ma
     # One that has ended and waits again is on its way to run twice; one that has ended and "runs" is a ghost.
     if queued and queued.alive and not (ended and queued.state != "PENDING"):
         return Fate.QUEUED
-    if ended:
-        return Fate.RAN
     if queued and queued.state == "NODE_FAIL" and not ack.requeue:
         return Fate.FAILED
+    if ended:
+        return Fate.RAN
     if started:
         return Fate.KILLED
     # Its record may have been purged since, but somebody was told of it.

@@ -20,6 +20,9 @@ class Ask:
     ended: float
     answered: bool
 
+    def overtaken_by(self, other: Ask) -> bool:
+        return self.begun < other.begun and other.ended < self.ended
+
 
 @dataclass(frozen=True)
 class Look:
@@ -40,12 +43,15 @@ class Outage:
 
 
 def outage(asks: Iterable[Ask], fault: float) -> Outage:
-    """What was felt of a fault. A slurmctld that answers in between, on its way down, isn't back yet."""
+    """What was felt of a fault. A slurmctld that answers in between, on its way down, isn't back yet.
+
+    A question that others overtook doesn't count: it was held up on its way, by a machine with too much to do.
+    """
     after = sorted((ask for ask in asks if ask.begun >= fault), key=lambda ask: ask.begun)
-    failed = [ask.begun for ask in after if not ask.answered]
+    good = [ask for ask in after if ask.answered]
+    failed = [ask.begun for ask in after if not ask.answered and not any(map(ask.overtaken_by, good))]
     last = max(failed, default=None)
-    good = [ask.ended for ask in after if ask.answered and (last is None or ask.begun > last)]
-    return Outage(last, min(good, default=None))
+    return Outage(last, min((ask.ended for ask in good if last is None or ask.begun > last), default=None))
 
 
 def answer_seconds(asks: Iterable[Ask], fault: float) -> float | None:

@@ -42,14 +42,14 @@ twice a second. Kubernetes takes 8 s here to notice that a node is gone (48 s by
 the slurmds themselves, has the jobs of those that don't answer put back, and makes others under other names.
 
 - **Requeued**: it ran on a node that was lost, and Slurm put it back: it waits, or has been started again. Slurm lets
-  it wait for two minutes (`cred_expire`). On a node that was only cut off it may have run to its end meanwhile, without
-  anybody hearing of it; it is started again all the same, as its flags allow.
+  it wait for two minutes (`cred_expire`).
 - **Failed**: the same for a job with `--no-requeue`. It isn't run again, and Slurm says so: its state is NODE_FAIL.
+  On a node that was only cut off, jobs of both kinds may run to their end, but nobody hears of it.
 - **Twice** counts every second start of a job with `--no-requeue`. For the others it is as above.
 - **Cut for 5 s**: nothing is given up, and jobs on that node go on. So it is while a **kubelet** is restarted. While
   one is down for 20 s its slurmds answer: they take no new jobs, and those that run aren't touched.
-- **slurmctld fails over**: within 12 s after the fault its container is killed and its standby takes over; "answers"
-  counts from there.
+- **slurmctld fails over**: within 12 s after the fault its pod is deleted by force, and its standby takes over;
+  "answers" counts from there.
 
 Each repeat also looks at the processes of all nodes, those that were lost too: no two slurmds of one name are alive at
 once. Only where a pool is whole by itself there is a repeat without the operator.
@@ -57,9 +57,10 @@ once. Only where a pool is whole by itself there is a repeat without the operato
 
 _WORDS = """\
 "Answers" is from the fault until slurmctld answers a login pod, which asks five times a second, and goes on answering;
-where nothing is felt it is the time that one question takes. "Job" is from the fault until a job runs that was
-submitted after it, on a node that has room; Slurm lets a batch job wait for up to three seconds anyway
-(`batch_sched_delay`). Both are the median and the worst of the repeats, in seconds. The first row has no fault.
+where nothing is felt it is the time that one question takes, and one that later ones overtook doesn't count. "Job" is
+from the fault until a job runs that was submitted after it, on a node that has room; Slurm lets a batch job wait for up
+to three seconds anyway (`batch_sched_delay`). Both are the median and the worst of the repeats, in seconds. The first
+row has no fault.
 
 - **Lost**: `sbatch` acknowledged it, and afterwards it isn't in the queue, never wrote that it started, and isn't held
   or named in the Lease's annotation `seltzer.dev/recovered`.
@@ -92,6 +93,8 @@ _BODY = """\
 - **A power loss.** SIGKILL and a killed node leave what the kernel had taken for the disk; a machine without power
   doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the campaign's state volume is in
   memory (tmpfs), so this isn't measured here, and saving costs less than on a disk.
+- **Jobs on a node that is lost.** They start over if their flags allow it. Nobody can end those on a node that is only
+  cut off before it is back.
 - **Time.** Nothing here is faster than Kubernetes: without a standby it has to notice that a node is gone (8 s in the
   sandbox, 48 s by its defaults), evict and start a pod.
 

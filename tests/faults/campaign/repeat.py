@@ -52,7 +52,8 @@ class Row:
             outcome.failure = f"{type(error).__name__}: {error}"[:2000]
             self._keep(f"{self._slug}-{number}", traceback.format_exc(), outcome)
         else:
-            if any((outcome.lost, outcome.twice, outcome.ghosts, outcome.drained, outcome.failure)):
+            late = [name for name, most in fault.expected.items() if (getattr(outcome, name) or 0.0) > most]
+            if any((outcome.lost, outcome.twice, outcome.ghosts, outcome.drained, outcome.failure, late)):
                 self._keep(f"{self._slug}-{number}", "", outcome)
         return outcome
 

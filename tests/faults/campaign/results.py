@@ -46,7 +46,7 @@ def row(fault: Fault, outcomes: Sequence[Outcome], about: Row) -> Row:
         "slowest_start_s": round(max((one.slowest_s for one in outcomes), default=0.0), 2),
         "standby": fault.standby,
         "without_operator": sum(not one.operator for one in outcomes),
-        "expected": _expected(fault),
+        "expected": fault.expected,
         "failures": [f"repeat {number}: {one.failure}" for number, one in enumerate(outcomes) if one.failure],
         "checks": _checks(outcomes),
         "answers": [round(each, 2) for each in answers],
@@ -55,11 +55,6 @@ def row(fault: Fault, outcomes: Sequence[Outcome], about: Row) -> Row:
         **(_pool(outcomes) if fault.whole is not None else {}),
         **about,
     }
-
-
-def _expected(fault: Fault) -> dict[str, float]:
-    seconds = {"answer_s": fault.answer, "job_s": max(fault.answer, fault.job)}
-    return seconds if fault.whole is None else {**seconds, "whole_s": fault.whole}
 
 
 def _pool(outcomes: Sequence[Outcome]) -> Row:

@@ -17,6 +17,9 @@ KEPT, REPLACED = 3.0, 30.0
 """How soon a pool has to be whole, in seconds: it never was less, or nodes were lost and replaced."""
 
 
+_DELETE_BY_FORCE = actions.delete_pod("--force", "--grace-period=0")
+
+
 @dataclass(frozen=True)
 class Fault:
     """What is done, how it is undone, and what is expected of it."""
@@ -53,6 +56,12 @@ class Fault:
     pair: bool = False
     """Two others at once, by chance."""
 
+    @property
+    def expected(self) -> dict[str, float]:
+        """The most seconds of each kind."""
+        seconds = {"answer_s": self.answer, "job_s": max(self.answer, self.job)}
+        return seconds if self.whole is None else {**seconds, "whole_s": self.whole}
+
 
 def _signalled(number: signal.Signals) -> Fault:
     return Fault(
@@ -84,8 +93,7 @@ def _with_failover(fault: Fault) -> Fault:
     return replace(
         fault,
         name=f"{fault.name}, slurmctld fails over",
-        then=(actions.kill_container,),
-        undo=(*fault.undo, actions.new_controller),
+        then=(_DELETE_BY_FORCE,),
         answer=FAILOVER,
         whole=(fault.whole or 0) + FAILOVER,
         standby=1,
@@ -95,7 +103,7 @@ def _with_failover(fault: Fault) -> Fault:
 _KILL = actions.signal_slurmctld(signal.SIGKILL)
 _FRESH = (actions.new_controller,)
 _DELETED = Fault("pod deleted", (actions.delete_pod(),), answer=MOVE)
-_FORCED = Fault("pod deleted by force", (actions.delete_pod("--force", "--grace-period=0"),), answer=MOVE)
+_FORCED = Fault("pod deleted by force", (_DELETE_BY_FORCE,), answer=MOVE)
 _CONTAINER = Fault("container killed", (actions.kill_container,), _FRESH, answer=MOVE)
 _DEAD = _lost_node("node killed", "kill", returns=False)
 _CUT = _lost_node("node cut", "cut", returns=True)
