@@ -185,6 +185,7 @@ async def rigged() -> AsyncIterator[Rig]:
         FakeCluster(server.state, slurm) as machines,
         Client(server.config("user")) as user,
     ):
+        machines.apart = True  # whoever loses slurmctld's node loses only that
         rig = Rig(server, slurm, machines, user, writes)
         operating = asyncio.create_task(rig.operate())
         try:

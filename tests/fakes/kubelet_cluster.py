@@ -36,6 +36,7 @@ class FakeCluster:
         self.unschedulable: set[str] = set()
         self.stuck_starting: set[str] = set()
         self.stuck_ending: set[str] = set()
+        self.apart = False  # whether slurmctld and slurmd are on different nodes
         self._deployments = Deployments(state)
         self._guard = Guard(state, slurm)
         self._addresses = itertools.count(1)
@@ -128,7 +129,9 @@ class FakeCluster:
         ]
         if id_.name in self.unschedulable or not fitting:
             return
-        self.state.patch(id_, spec={**pod["spec"], "nodeName": fitting[next(self._addresses) % len(fitting)]})
+        place = {"slurmctld": 0, "slurmd": -1}.get(pods.component(pod)) if self.apart else None
+        chosen = fitting[next(self._addresses) % len(fitting) if place is None else place]
+        self.state.patch(id_, spec={**pod["spec"], "nodeName": chosen})
         self.state.patch_status(id_, conditions=pods.scheduled(self.state.now()))
 
     def _can_start(self, id_: Id, pod: Object) -> bool:

@@ -69,6 +69,7 @@ class FakeSlurmrestd:
         self.jobs: dict[str, int] = {"running": 0, "pending": 0}
         self.queued: dict[str, int] = {}  # jobs that wait, by partition
         self.named: list[str] = []  # the hostlists that waiting jobs ask for
+        self.silent: set[str] = set()  # the addresses at which no slurmd answers
         self.faults: deque[Fault] = deque()
         self.requests: list[str] = []
         self.clock = clock
@@ -179,7 +180,7 @@ class FakeSlurmrestd:
                 return instead
         if request.path.startswith("/metrics/"):
             return web.Response(text=self._metrics(request.path))
-        if request.path == "/named" or request.path.startswith("/jobs/"):
+        if request.path == "/named" or request.path.startswith(("/jobs/", "/alive/")):
             return self._squeue(request)
         answer = await self._rest(request)
         writes = request.method != "GET" or request.path.endswith("/reconfigure/")
@@ -327,12 +328,15 @@ class FakeSlurmrestd:
         return f"slurm_partitions {len(queued)}\n" + "".join(lines)
 
     def _squeue(self, request: web.Request) -> web.Response:
-        """What the guard answers: the nodes that waiting jobs name, or the jobs on some nodes in squeue's words, each
-        field with a separator behind it."""
+        """What the guard answers: the nodes that waiting jobs name, who of them is there, or the jobs on some nodes in
+        squeue's words, each field with a separator behind it."""
         if not self._good(request.headers.get("X-SLURM-USER-TOKEN", "")):
             return web.Response(status=401, text="Authentication failure")
         if request.path == "/named":
             return web.Response(text="".join(f"{name}\n" for name in self.named))
+        if request.path.startswith("/alive/"):
+            asked = request.path.rpartition("/")[2].split(",")
+            return web.Response(text="".join(f"{each}\n" for each in asked if each not in self.silent))
         lines = []
         for name in hostlist.expand(unquote(request.raw_path.removeprefix("/jobs/"))):
             for job in self._running.get(name, ()):
