@@ -124,7 +124,7 @@ SCENARIOS = [
     Scenario(
         "delete a NodeSet",
         delete_nodeset,
-        lambda rig: "nodesets/cpu" not in rig.kinds() and not rig.pods() and not rig.slurm.nodes,
+        lambda rig: not any("/cpu" in name for name in rig.kinds()) and not rig.slurm.nodes,
         busy=True,
     ),
     Scenario(
