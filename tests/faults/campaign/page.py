@@ -41,8 +41,8 @@ node on a machine that is dead, cut off or frozen doesn't count, whatever Slurm 
 twice a second. Kubernetes takes 8 s here to notice that a node is gone (48 s by its defaults); then the operator asks
 the slurmds themselves, has the jobs of those that don't answer put back, and makes others under other names.
 
-- **Requeued**: it ran on a node that was lost, and Slurm put it back: it waits, or has been started again. Slurm lets
-  it wait for two minutes (`cred_expire`).
+- **Requeued**: it was on a node that was lost, and Slurm put it back: it waits, or has been started again. Slurm lets
+  it wait for two minutes (`cred_expire`). One whose start never reached the node is put back whatever its flags.
 - **Failed**: the same for a job with `--no-requeue`. It isn't run again, and Slurm says so: its state is NODE_FAIL.
   On a node that was only cut off, jobs of both kinds may run to their end, but nobody hears of it.
 - **Twice** counts every second start of a job with `--no-requeue`. For the others it is as above.
