@@ -17,6 +17,7 @@ from seltzer.controllers import resources
 RUNS = 5
 DEADLINE = 120.0
 FLOOR_CONDITION = "bench.seltzer.dev/Floor"
+CALM_SECONDS = 3.0  # between two runs: whoever is asked has nothing left to do of the last one
 
 
 def fullest(here: Scene) -> list[tuple[str, list[str]]]:
@@ -31,6 +32,7 @@ async def cordon(here: Scene) -> list[float]:
     """Seconds from the cordon of a Kubernetes node until all its pods are DRAIN in Slurm, for some nodes in turn."""
     seconds, count = [], 0
     for node, names in fullest(here):
+        await asyncio.sleep(CALM_SECONDS)
         count += len(names)
         started = time.monotonic()
         await _cordon(here, node, True)
@@ -76,6 +78,7 @@ async def agreed(here: Scene, names: list[str]) -> float:
 async def drain(here: Scene, names: list[str]) -> list[float]:
     """Seconds from a drain in Slurm until each pod's condition says so, the first pod first."""
     await agreed(here, names)
+    await asyncio.sleep(CALM_SECONDS)
     started = time.monotonic()
     waiting = asyncio.ensure_future(_told(here, names, SLURM_READY, "False"))
     await here.slurm.drain(names, "bench")

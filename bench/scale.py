@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 import uvloop
@@ -86,15 +86,15 @@ async def barely(here: Scene, count: int) -> Trip:
     return Trip(exist - begun, idle - begun, None, cpu_out, gone - turned, time.process_time() - cpu)
 
 
-async def operated(here: Scene, count: int, at_the_top: Callable[[], Awaitable[None]] | None = None) -> Trip:
-    """The same by the operator. `at_the_top` is done while all nodes are there."""
+async def operated(here: Scene, count: int, at_the_top: list[Row] | None = None) -> Trip:
+    """The same by the operator. Where there is a list for it, it gets what is measured while all nodes are there."""
     pid = await here.operator_on()
     begun, cpu = time.monotonic(), process.cpu_seconds(pid)
     exist, idle = await grow(here, count, here.replicas(count))
     told = await agreement.agreed(here, here.names(count))
     cpu_out = process.cpu_seconds(pid) - cpu
-    if at_the_top:
-        await at_the_top()
+    if at_the_top is not None:
+        at_the_top += await at_full_size(here, count)
         pid = await here.operator_on()
         await asyncio.sleep(SETTLE_SECONDS)
     turned, cpu = time.monotonic(), process.cpu_seconds(pid)
@@ -156,16 +156,13 @@ def _medians(name: str, seconds: list[float], floor: list[float]) -> Row:
 async def measure(sandbox: Sandbox, sizes: tuple[int, ...]) -> list[Row]:
     rows: list[Row] = []
     async with scene.set_up(sandbox, -(-max(sizes) // PODS_ON_A_NODE)) as here:
-
-        async def at_the_top() -> None:
-            rows.extend(await at_full_size(here, max(sizes)))
-
         for count in sizes:
+            full: list[Row] = []
             await here.operator_off()
             floor = await barely(here, count)
             await operated(here, 1)  # it has found everything, and done everything once
-            ours = await operated(here, count, at_the_top if count == max(sizes) else None)
-            rows += scale_rows(count, ours, floor)
+            ours = await operated(here, count, full if count >= TOLD_WHOLE else None)
+            rows += [*full, *scale_rows(count, ours, floor)]
     return rows
 
 

@@ -53,11 +53,11 @@ def succeed(*words: str) -> str:
 
 
 def until(what: str, ask: Callable[[], T | None], deadline: float = 60.0) -> T:
-    """Ask until the answer is neither None nor False; fail with `what` was waited for when the deadline has passed."""
+    """Ask until there is an answer that isn't empty; fail with `what` was waited for when the deadline has passed."""
     end = time.monotonic() + deadline
     while True:
         answer = ask()
-        if answer is not None and answer is not False:
+        if answer:
             return answer
         assert time.monotonic() < end, f"waited {deadline:.0f} s in vain: {what}"
         time.sleep(0.2)

@@ -203,3 +203,27 @@ def test_what_changes_while_there_is_no_slurmctld_is_there_when_it_comes_back(cl
     assert cluster.setting("KillWait") == "59 sec"
     assert "MaxTime=03:00:00" in cluster.login("scontrol", "show", "partition", "late")
     cluster.kubectl("delete", "nodeset", "late", "--timeout=60s")
+
+
+def test_a_persons_word_about_a_partition_is_kept_until_another_state_is_declared(cluster: Cluster) -> None:
+    def state() -> str:
+        answer = cluster.run("scontrol", "--oneliner", "show", "partition", "everyone")
+        return dict(word.partition("=")[::2] for word in answer.stdout.split()).get("State", "")
+
+    def declare(options: str) -> None:
+        line = "PartitionName=everyone Nodes=set_cpu"
+        found = cluster.configure({"slurm.conf": SLURM_CONF.replace(line, f"{line} {options}".rstrip())})
+        assert found["reason"] == "Applied", found["message"]
+
+    cluster.in_controller("scontrol", "update", "PartitionName=everyone", "State=DOWN")
+    declare("MaxNodes=2")
+    assert state() == "DOWN", "a reconfigure has forgotten it"
+    before = cluster.slurmctld()
+    cluster.in_controller("sh", "-c", "kill -9 $(ps --ppid 1 -o pid=,comm= | awk '/slurmctld/ {print $1}')")
+    until("there is a new slurmctld", lambda: cluster.slurmctld() not in ("", before) and state())
+    cluster.wait_ready()
+    assert state() == "DOWN", "a crash has forgotten it"
+    declare("State=INACTIVE")
+    until("what is declared counts", lambda: state() == "INACTIVE")
+    declare("")
+    until("also that nothing is", lambda: state() == "UP")

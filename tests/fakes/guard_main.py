@@ -1,6 +1,8 @@
-"""The guard with the test's folders, ports and times: `guard_main.py SETTINGS PORT`, settings as JSON.
+"""Guards with the test's folders, ports and times. Each is a fork of this process, which has imported everything: a
+guard that is started so takes a fraction of the time.
 
-It inherits orphans as PID 1 would.
+A line of JSON asks, and a line answers. `{"settings": …, "port": …, "env": …, "stderr": …}` starts a guard, and is
+answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import http.client
 import json
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,42 @@ from seltzer.guard.supervisor import Supervisor
 PR_SET_CHILD_SUBREAPER = 36
 
 
+def serve() -> None:
+    codes: dict[int, int] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = poll(asked["poll"], codes) if "poll" in asked else start(asked)
+        print(json.dumps(answer), flush=True)
+
+
+def poll(pid: int, codes: dict[int, int]) -> int | None:
+    if pid not in codes:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return None
+        codes[pid] = os.waitstatus_to_exitcode(status)
+    return codes[pid]
+
+
+def start(asked: dict[str, Any]) -> int:
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(asked["env"])
+        said = os.open(asked["stderr"], os.O_WRONLY | os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for number, file in enumerate((nothing, said, said)):
+            os.dup2(file, number)
+        code = guard(settings(asked["settings"]), asked["port"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)  # and not back into `serve`
+
+
 def settings(given: dict[str, Any]) -> Settings:
     places, times = given.pop("places"), given.pop("times")
     for name in ("config", "keys", "state", "link", "etc", "cores", "verdict"):
@@ -28,9 +68,9 @@ def settings(given: dict[str, Any]) -> Settings:
     return Settings(**given, places=Places(**places), times=Times(**times))
 
 
-def main(given: str, port: int) -> int:
+def guard(found: Settings, port: int) -> int:
+    """It inherits orphans as PID 1 would."""
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    found = settings(json.loads(given))
     api = Api(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=found.times.api), lambda: "token")
     processes = Processes()
     supervisor = Supervisor(found, api, processes)
@@ -39,4 +79,4 @@ def main(given: str, port: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    serve()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.guard_api import FakeApi
+from tests.fakes.guard_nursery import FAKES, Guard
 
-FAKES = Path(__file__).parent
-SOURCES = FAKES.parents[1] / "src"
 TIMES = {
     "tick": 0.02,
     "probe": 0.01,
     "api": 1.0,
-    "lease": 1.0,
+    "lease": 0.5,  # others wait for a second all the same, which is the shortest that a Lease can say
     "announce": 0.3,
     "blocked": 0.05,
     "volume": 0.05,
@@ -82,10 +78,11 @@ class Rig:
         self.api = api
         self.folder = folder
         self.state = folder / "state"
-        self.guards: list[subprocess.Popen[bytes]] = []
+        self.guards: list[Guard] = []
         self.http_ports: dict[str, int] = {}
         self._versions = 0
-        self._said = (folder / "stderr").open("wb")
+        self._said = folder / "stderr"
+        self._said.touch()
         self.state.mkdir()
         (folder / "keys").mkdir()
         for name in ("slurm.key", "jwt_hs256.key"):
@@ -114,7 +111,7 @@ class Rig:
         link.symlink_to(version.name)
         link.rename(mount / "..data")
 
-    def start(self, identity: str = "pod-a", **times: Any) -> subprocess.Popen[bytes]:
+    def start(self, identity: str = "pod-a", **times: Any) -> Guard:
         etc = self.folder / f"etc-{identity}"
         etc.mkdir(exist_ok=True)
         port, http_port = free_port(), free_port()
@@ -141,12 +138,7 @@ class Rig:
             "places": places,
             "times": {**TIMES, **times},
         }
-        guard = subprocess.Popen(
-            [sys.executable, "-S", str(FAKES / "guard_main.py"), json.dumps(settings), str(self.api.port)],
-            env={**os.environ, "PYTHONPATH": str(SOURCES), "FAKE_PORT": str(port)},
-            stdin=subprocess.DEVNULL,
-            stderr=self._said,
-        )
+        guard = Guard(settings, self.api.port, {"FAKE_PORT": str(port)}, self._said)
         self.guards.append(guard)
         self.http_ports[identity] = http_port
         return guard
@@ -184,14 +176,13 @@ class Rig:
     @property
     def said(self) -> str:
         """What guards and slurmctlds wrote to stderr."""
-        return Path(self._said.name).read_text()
+        return self._said.read_text()
 
     def end(self) -> None:
         for guard in self.guards:
             guard.send_signal(signal.SIGCONT)
             guard.kill()
             guard.wait()
-        self._said.close()
         print(self.said)  # for who looks at a test that failed
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from tests.fakes.plan_world import World
 
 from seltzer.plan import choice
-from seltzer.plan.nodeset import Decision, Observation
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 
 
 class Budget:

@@ -10,10 +10,11 @@ from typing import Any
 from unittest import mock
 
 from seltzer.controllers import act
-from seltzer.plan import causes, choice, mirror, nodes, nodeset, removal
+from seltzer.plan import causes, choice, deletion, forgotten, lost, mirror, nodes, nodeset, removal, staying
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import DeletePods
-from seltzer.plan.nodeset import Decision, Observation
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 
 Mutant = Callable[[], AbstractContextManager[object]]
 
@@ -73,17 +74,17 @@ MUTANTS: dict[str, Mutant] = {
     # People.
     "takes every drain for its own": _instead(nodes, drained_by_us=lambda node: node.drained),
     "overwrites what people say": _both(
-        _instead(nodeset, _kept_reason=lambda _, ours: ours), _instead(act, _is_due=lambda *_: True)
+        _instead(nodes, kept_reason=lambda _, ours: ours), _instead(act, _is_due=lambda *_: True)
     ),
     "doesn't look again before it writes": _instead(act, _is_due=lambda *_: True),
     "doesn't respect who set a node down": _instead(nodes, down_by_others=lambda _: False),
     # Jobs.
-    "takes a silent kubelet for a dead machine": _instead(nodeset, _is_lost=_silent_machine),
-    "takes a silent slurmd for a dead pod": _instead(nodeset, _is_lost=_silent_slurmd),
-    "takes unknown for silent": _instead(nodeset, _is_lost=_unknown_is_silent),
+    "takes a silent kubelet for a dead machine": _instead(lost, is_lost=_silent_machine),
+    "takes a silent slurmd for a dead pod": _instead(lost, is_lost=_silent_slurmd),
+    "takes unknown for silent": _instead(lost, is_lost=_unknown_is_silent),
     "believes a kubelet that is late": _instead(causes, _is_anew=lambda *_: False),
-    "takes a deletion for consent": _instead(nodeset, _consent=lambda _: True),
-    "forgets the jobs of who is lost": _instead(nodeset, _lost=lambda *_: []),
+    "takes a deletion for consent": _instead(deletion, consent=lambda _: True),
+    "forgets the jobs of who is lost": _instead(lost, steps=lambda *_: []),
     # Names.
     "takes the name of a pod that is going": _instead(nodeset, _free_names=_names_of_the_living),
     # Machines.
@@ -98,9 +99,9 @@ MUTANTS: dict[str, Mutant] = {
     "never looks again": _instead(nodeset, decide=_is_never_timed),
     # Slurm.
     "leaves down what an outage set down": _instead(nodes, down_by_outage=lambda _: False),
-    "leaves stale addresses": _instead(nodeset, _is_elsewhere=lambda *_: False),
-    "leaves pods that slurmctld forgot": _instead(nodeset, _forgotten=lambda *_: []),
-    "takes a lost pod's name for free": _instead(nodeset, _is_stuck=lambda *_: False),
+    "leaves stale addresses": _instead(staying, _is_elsewhere=lambda *_: False),
+    "leaves pods that slurmctld forgot": _instead(forgotten, steps=lambda *_: []),
+    "takes a lost pod's name for free": _instead(lost, is_stuck=lambda *_: False),
     # Updates.
     "takes one too many away for an update": _instead(
         choice, outdated=lambda pool, template, budget, missing: _outdated(pool, template, budget + 1, missing)

@@ -15,7 +15,7 @@ from tests.fakes.plan_world import Peace, Wish, World
 from seltzer.api.core import Node as KubeNode
 from seltzer.api.core import Pod
 from seltzer.controllers import act
-from seltzer.plan import causes
+from seltzer.plan import causes, lost
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import (
@@ -35,7 +35,8 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.causes import Machine
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodeset import Decision, Observation
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 from seltzer.plan.removal import Slurm
 from seltzer.slurm.models import Node
 
@@ -133,7 +134,7 @@ class Operator:
             controller_started=world.controller_started,
             machines=self._watcher.machines(world.now),
         )
-        return replace(seen, silent=self._ask(plan.doubtful(seen)), free_at=self._deadlines())
+        return replace(seen, silent=self._ask(lost.doubtful(seen)), free_at=self._deadlines())
 
     def _ask(self, doubtful: Mapping[str, str]) -> frozenset[str] | None:
         """Those who don't answer slurmctld's pod; None where that can't be asked, and where nobody is in doubt."""

@@ -11,14 +11,16 @@ from tests.fakes.plan_world import Peace, World
 
 from seltzer.api.common import seconds
 from seltzer.api.labels import BUSY, FREE_AT, SAFE_TO_EVICT, SLURM_BUSY, SLURM_READY
+from seltzer.plan import lost
 from seltzer.plan import nodes as slurm_nodes
-from seltzer.plan import nodeset as plan
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import DeleteRecords, OnSlurm
 from seltzer.plan.causes import is_cause
 from seltzer.plan.choice import UPDATE
+from seltzer.plan.deletion import deleted
 from seltzer.plan.nodes import OURS
-from seltzer.plan.nodeset import Decision, Observation
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 from seltzer.slurm.models import Node
 
 
@@ -54,7 +56,7 @@ class Promises:
         self._running = {pod.uid: world.jobs_of(pod) for pod in world.pods.values()}
         silent = {name for name, machine in seen.machines.items() if machine.is_silent}
         shown = {pod.metadata.name: pod.spec.node_name for pod in seen.pods}
-        doubts = plan.doubtful(seen)
+        doubts = lost.doubtful(seen)
         self._lost = {
             pod.uid
             for name, pod in world.pods.items()
@@ -200,7 +202,7 @@ class Promises:
         known = seen.slurm.nodes or {}
         absent = any(kube_pods.ready(pod) and pod.metadata.name not in known for pod in seen.pods)
         late = decision.removal.busy and seen.nodeset.spec.drain.timeout
-        return bool(plan.doubtful(seen) or absent or late or (plan.deleted(seen.nodeset) and not seen.pods))
+        return bool(lost.doubtful(seen) or absent or late or (deleted(seen.nodeset) and not seen.pods))
 
     def is_as_wanted(self, peace: Peace) -> None:
         world, wish = self.world, self.world.wish

@@ -33,7 +33,8 @@ from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSp
 from seltzer.plan.actions import Action, PodPatch, SetFinalizer
 from seltzer.plan.causes import Machine
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodeset import Observation, mark
+from seltzer.plan.observation import Observation
+from seltzer.plan.records import mark
 from seltzer.plan.removal import Slurm
 from seltzer.slurm.models import Node, Number
 

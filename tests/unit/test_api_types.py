@@ -31,7 +31,7 @@ def test_an_empty_spec_has_all_defaults() -> None:
 
 def test_a_controller_is_alone_keeps_jobs_and_runs_unless_it_is_said() -> None:
     usual = cluster({}).spec.controller
-    assert (usual.standby, usual.lease_duration, usual.keep_jobs, usual.hold) == (0, "4s", True, False)
+    assert (usual.standby, usual.lease_duration, usual.keep_jobs, usual.hold) == (0, "3s", True, False)
     other = cluster({"controller": {"standby": 2, "leaseDuration": "1m", "keepJobs": False, "hold": True}})
     assert other.spec.controller == Controller(standby=2, lease_duration="1m", keep_jobs=False, hold=True)
 

@@ -271,7 +271,7 @@ def test_who_empties_nodes_takes_one_controller_at_a_time() -> None:
 
 def test_the_guard_is_told_of_lease_and_jobs_by_its_environment_and_of_a_hold_by_its_lease() -> None:
     usual = environment(controller())
-    assert (usual["SELTZER_LEASE_DURATION"], usual["SELTZER_KEEP_JOBS"]) == ("4", "true")
+    assert (usual["SELTZER_LEASE_DURATION"], usual["SELTZER_KEEP_JOBS"]) == ("3", "true")
     other = environment(controller(leaseDuration="1m30s", keepJobs=False))
     assert (other["SELTZER_LEASE_DURATION"], other["SELTZER_KEEP_JOBS"]) == ("90", "false")
     assert build.controller_pod(controller(hold=True), IMAGES) == build.controller_pod(controller(), IMAGES)

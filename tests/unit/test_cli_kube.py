@@ -184,19 +184,18 @@ def test_a_node_is_gone_when_slurm_has_forgotten_it_too() -> None:
     assert scale.lacks(item) == "1 to go, 1 draining"
 
 
-async def test_waiting_says_each_answer_once_and_the_last_when_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "POLL", 0.0)
+async def test_waiting_says_each_answer_once_and_the_last_when_time_is_over() -> None:
     answers = iter(["one", "one", "two", "one", ""])
 
     async def look() -> str:
         return next(answers)
 
     said: list[str] = []
-    await kube.until(look, 30, said.append, "it isn't")
+    await kube.until(look, 30, said.append, "it isn't", poll=0.0)
     assert said == ["one", "two"]
 
     async def never() -> str:
         return "no image"
 
     with pytest.raises(SeltzerError, match="it isn't there after 0 s: no image"):
-        await kube.until(never, 0.05, said.append, "it isn't there")
+        await kube.until(never, 0.05, said.append, "it isn't there", poll=0.0)

@@ -30,6 +30,9 @@ DEMO = facts(
     [event("Created", "created cpu-[0-1]", ago=60), event("Crashed", "slurmctld crashed", warns=True, ago=5)],
 )
 
+CHARACTERS = {"space": " ", "colon": ":", "slash": "/", "question_mark": "?"}
+NAMES = {character: name for name, character in CHARACTERS.items()}
+
 
 class Seen:
     """A running `seltzer top`, as somebody in front of it sees it."""
@@ -61,10 +64,19 @@ class Seen:
         await self.until(lambda: word not in self.screen)
 
     async def press(self, *keys: str) -> None:
-        await self.pilot.press(*keys)
+        """One after the other, and until nothing more comes of them."""
+        for key in keys:
+            self.hurry(key)
+            await self.pilot.pause(0)
+        await self.pilot.pause()
+
+    def hurry(self, *keys: str) -> None:
+        """Faster than anybody looks."""
+        for key in keys:
+            self.app.post_message(Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
 
     async def type(self, words: str) -> None:
-        await self.press(*({" ": "space", ":": "colon"}.get(each, each) for each in words))
+        await self.press(*(NAMES.get(each, each) for each in words))
 
     async def tell(self, known: Facts, trouble: str = "") -> None:
         self.feed.tell(News(known, trouble))
@@ -220,36 +232,30 @@ async def test_d_drains_the_node_under_the_cursor_with_a_reason() -> None:
         assert seen.feed.hurried == 1
 
 
-@pytest.mark.parametrize(
-    ("keys", "asked"),
-    [
-        (("d", *"crqls", "enter"), ("drain", "cpu-1", "crqls")),  # the reason is no keys
-        (("down", "r"), ("resume", "cpu-0")),  # the row below, and not the one above
-        (("tab", "down", "c", "y"), ("cancel", "8")),  # a job, and not a node
-    ],
-)
-async def test_keys_that_are_pressed_in_a_hurry_act_in_their_order(
-    keys: tuple[str, ...], asked: tuple[str, ...]
-) -> None:
+async def test_keys_that_are_pressed_in_a_hurry_act_in_their_order() -> None:
     async with opened() as seen:
-        for key in keys:
-            seen.app.post_message(Key(key, key if len(key) == 1 else None))
+        seen.hurry("d", *"crqls", "enter")  # the reason is no keys
         await seen.until(lambda: seen.actions.asked)
-        assert seen.actions.asked == [asked]
+        assert seen.actions.asked == [("drain", "cpu-1", "crqls")]
+        seen.hurry("down", "r")  # the row below, and not the one above
+        await seen.until(lambda: len(seen.actions.asked) > 1)
+        assert seen.actions.asked[1:] == [("resume", "cpu-0")]
+        seen.hurry("tab", "down", "c", "y")  # a job, and not a node
+        await seen.until(lambda: len(seen.actions.asked) > 2)
+        assert seen.actions.asked[2:] == [("cancel", "8")]
 
 
-@pytest.mark.parametrize(
-    ("reason", "says"), [("", "Slurm wants a reason"), ("  ", "Slurm wants a reason"), ("Seltzer: x", "the operator's")]
-)
-async def test_a_reason_that_will_not_do_is_refused(reason: str, says: str) -> None:
+async def test_a_reason_that_will_not_do_is_refused() -> None:
+    refusals = {"": "Slurm wants a reason", "  ": "Slurm wants a reason", "Seltzer: x": "the operator's"}
     async with opened() as seen:
-        await seen.press("d")
-        await seen.type(reason)
-        await seen.press("enter")
-        await seen.sees(says)
-        assert "Why shall" in seen.screen
-        await seen.press("escape")
-        await seen.sees_no("Why shall")
+        for reason, says in refusals.items():
+            await seen.press("d")
+            await seen.type(reason)
+            await seen.press("enter")
+            await seen.sees(says)
+            assert "Why shall" in seen.screen
+            await seen.press("escape")
+            await seen.sees_no("Why shall")
         assert seen.actions.asked == []
 
 
@@ -286,8 +292,9 @@ async def test_keys_act_on_nothing_where_there_is_nothing() -> None:
         await seen.press("tab", "d", "r")  # a job is no node
         await seen.press("tab", "d", "r", "c", "e")  # an event is neither
         assert len(seen.app.screen_stack) == 1
-    async with opened(facts()) as seen:
-        await seen.press("d", "r", "e", "tab", "c", "e")
+        await seen.tell(facts())
+        await seen.sees("no nodes", "no jobs")
+        await seen.press("tab", "d", "r", "e", "tab", "c", "e")
         assert len(seen.app.screen_stack) == 1
         assert seen.actions.asked == []
 
@@ -389,15 +396,15 @@ async def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
         await seen.sees("/[/]")
 
 
-@pytest.mark.parametrize("size", [(60, 20), (60, 12), (30, 6), (10, 3), (300, 100)])
-async def test_it_fits_on_any_terminal(size: tuple[int, int]) -> None:
+async def test_it_fits_on_any_terminal() -> None:
     async with opened(size=(120, 40)) as seen:
-        await seen.pilot.resize_terminal(*size)
-        await seen.pilot.pause()
-        await seen.press("tab", "d", "question_mark")
-        await seen.pilot.pause()
-        assert seen.app.size == size
-        assert seen.screen
+        for size in [(60, 20), (60, 12), (30, 6), (10, 3), (300, 100)]:
+            await seen.pilot.resize_terminal(*size)
+            await seen.until(lambda size=size: seen.app.size == size)
+            await seen.press("tab", "d", "question_mark")
+            assert seen.screen
+            await seen.press("escape")
+            await seen.until(lambda: len(seen.app.screen_stack) == 1)
 
 
 async def test_a_bug_ends_it_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:

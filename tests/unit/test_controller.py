@@ -127,3 +127,20 @@ async def test_changes_settle_into_one_pass() -> None:
         await until(lambda: bool(passes))
         await asyncio.sleep(0.05)
     assert passes == [A]
+
+
+async def test_after_a_costly_pass_only_what_hurries_comes_at_once() -> None:
+    passes: list[Key] = []
+
+    async def work(key: Key) -> Outcome:
+        passes.append(key)
+        return Done(cost=1000.0)
+
+    async with running(work) as controller:
+        controller.changed(A)
+        await until(lambda: passes == [A])
+        controller.changed(A)
+        controller.changed(B)
+        await until(lambda: passes == [A, B])
+        controller.hurry(A)
+        await until(lambda: passes == [A, B, A])

@@ -28,7 +28,7 @@ def keeper(api: FakeApi) -> Iterator[Make]:
     """Makes and starts candidates; they end with the test."""
     made: list[Keeper] = []
 
-    def make(identity: str, lease: float = 1.0, wake: Callable[[], None] = lambda: None) -> Keeper:
+    def make(identity: str, lease: float = 0.3, wake: Callable[[], None] = lambda: None) -> Keeper:
         names = ("ns", "demo-slurmctld", "demo-slurmctld")
         settings = Settings(*names, identity, f"address-of-{identity}", times=Times(lease=lease, api=1.0))
         made.append(Keeper(client(api), settings, wake))
@@ -94,7 +94,7 @@ def test_who_renounces_has_to_win_it_again(api: FakeApi, keeper: Make) -> None:
 
 
 def test_who_stands_by_only_looks_and_wins_soon_after_a_clean_release(api: FakeApi, keeper: Make) -> None:
-    lease = 3.0
+    lease = 2.0
     first = keeper("pod-a", lease)
     until("it is ours", first.sure)
     asked: list[object] = []

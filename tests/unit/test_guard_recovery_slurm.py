@@ -101,7 +101,7 @@ def test_jobs_are_put_back_over_one_slurmrestd_until_it_refuses_one(slurm: Slurm
 @pytest.mark.parametrize("broken", ["exit 1", "echo nonsense", "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n[]'", "sleep 60"])
 def test_a_slurmrestd_that_is_broken_is_an_error_in_time(places: Places, tmp_path: Path, broken: str) -> None:
     other = dataclasses.replace(places, slurmrestd=command(tmp_path, "broken", broken))
-    rest = Slurm(other, Processes(), time.monotonic() + 1).rest()
+    rest = Slurm(other, Processes(), time.monotonic() + 0.3).rest()
     with pytest.raises(SlurmError):
         rest.submit({"job_id": 5}, "")
     rest.close()

@@ -17,7 +17,7 @@ GIVEN = {
 
 @pytest.mark.parametrize(
     ("duration", "lease", "api"),
-    [(None, 4, 4 / 3), ("2", 2, 2 / 3), ("2.5", 2.5, 2.5 / 3), ("60", 60, 3), ("300", 300, 3)],
+    [(None, 3, 1), ("2", 2, 2 / 3), ("2.5", 2.5, 2.5 / 3), ("60", 60, 3), ("300", 300, 3)],
 )
 def test_a_call_that_got_stuck_can_be_made_again_while_the_lease_lasts(
     duration: str | None, lease: float, api: float

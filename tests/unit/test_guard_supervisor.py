@@ -40,7 +40,7 @@ def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> Non
         ("start", pid, "epoch-1"),
     ]
     assert (rig.state / "epoch-1" / "seltzer.told").read_text() == "first"
-    assert names(rig, "epoch-1") == {"job_state", "seltzer.stamps", "seltzer.told"}
+    assert names(rig, "epoch-1") == {"job_state", "seltzer.partitions", "seltzer.stamps", "seltzer.told"}
     until("all is told", lambda: {"slurm-version", "saved", "volume"} <= set(rig.api.report))
     report = rig.api.report
     assert report.pop("started").endswith("Z")
@@ -80,7 +80,7 @@ def test_an_old_cluster_is_not_reconfigured(rig: Rig) -> None:
     assert rig.epochs() == ["epoch-8"]
     assert "epoch" not in (rig.folder / "etc-pod-a" / "slurm.conf").read_text(), "it is the same for all slurmds"
     assert rig.api.report["epoch"] == "8"
-    assert names(rig, "epoch-8") == {"job_state", "seltzer.stamps", "seltzer.told"}
+    assert names(rig, "epoch-8") == {"job_state", "seltzer.partitions", "seltzer.stamps", "seltzer.told"}
 
 
 def test_a_crashed_slurmctld_is_started_again_in_place(rig: Rig) -> None:

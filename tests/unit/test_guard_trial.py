@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.fakes.guard_rig import FAKES, SOURCES, alive, free_port, until
+from tests.fakes.guard_nursery import FAKES, SOURCES
+from tests.fakes.guard_rig import alive, free_port, until
 
 from seltzer.guard.config import Config
 from seltzer.guard.trial import harmless

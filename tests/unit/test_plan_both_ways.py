@@ -22,7 +22,9 @@ from seltzer.plan.actions import (
     SetAddress,
 )
 from seltzer.plan.causes import Machine
-from seltzer.plan.nodeset import Decision, Observation, decide, doubtful
+from seltzer.plan.lost import doubtful
+from seltzer.plan.nodeset import Decision, decide
+from seltzer.plan.observation import Observation
 from seltzer.plan.removal import Slurm
 from seltzer.slurm.models import Node, Number
 

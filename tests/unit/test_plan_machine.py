@@ -17,7 +17,7 @@ from tests.fakes.plan_walk import NodeSetMachine, noise, shortened, walk
 
 LONG = float(os.environ.get("SELTZER_MODEL", "0"))
 SEED = int(os.environ.get("SELTZER_MODEL_SEED", "0"))
-TAPES = 250
+TAPES = 200
 
 TestNodeSet = pytest.mark.timeout(60 + 10 * LONG)(NodeSetMachine.TestCase)
 TestNodeSet.settings = settings(max_examples=20 + int(4 * LONG), stateful_step_count=40)

@@ -311,3 +311,26 @@ def test_an_annotation_that_the_user_sets_stays() -> None:
     (found,) = mirror.changes([item], {"cpu-0": node(state="ALLOCATED")}, {}, CLOCK, TIME, {SAFE_TO_EVICT})
     (patch,) = found.patches
     assert SAFE_TO_EVICT not in patch.annotations and patch.annotations[DELETION_COST] == "1000"
+
+
+@pytest.mark.parametrize(
+    ("why", "item", "known", "waits"),
+    [
+        ("it has just come, and is idle", pod(since=NOW - 5), node(), True),
+        ("a job has come too", pod(since=NOW - 5), node(state="MIXED"), False),
+        ("it is drained", pod(since=NOW - 5), node(state="IDLE DRAIN", reason="x"), False),
+        ("it has waited for long", pod(since=NOW - mirror.CROWD_SECONDS - 1), node(), False),
+    ],
+)
+def test_while_a_crowd_is_on_its_way_who_has_come_says_so_later(why: str, item: Pod, known: Node, waits: bool) -> None:
+    def patches(arriving: int) -> int:
+        return len(mirror.changes([item], {known.name: known}, {}, CLOCK, TIME, arriving=arriving))
+
+    assert patches(mirror.CROWD) == 1
+    assert patches(mirror.CROWD + 1) == (0 if waits else 1), why
+
+
+def test_who_has_told_before_goes_on_telling_in_a_crowd() -> None:
+    item = mirrored(pod(since=NOW - 5), node(state="IDLE DRAIN", reason="x"))
+    known = node()
+    assert mirror.changes([item], {known.name: known}, {}, CLOCK, TIME, arriving=1000)

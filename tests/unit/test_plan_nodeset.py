@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.fakes.plan_things import GONE, MEMBER, NOW, UNKNOWN, node, nodeset, pod, seen, slurm
 
 from seltzer.api.nodeset import Drain, Update
+from seltzer.plan import records
 from seltzer.plan.actions import (
     Action,
     CreatePods,
@@ -21,7 +23,8 @@ from seltzer.plan.actions import (
     SetFinalizer,
 )
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodeset import Observation, decide
+from seltzer.plan.nodeset import decide
+from seltzer.plan.observation import Observation
 from seltzer.plan.removal import Slurm
 from seltzer.slurm.models import Node
 
@@ -285,3 +288,13 @@ def test_a_persons_comment_stays() -> None:
     assert actions(seen(nodeset(1), pod(), slurm=slurm(node(comment="Ann's favourite")))) == ()
     marked = MarkNodes(("cpu-0",), "seltzer ns/cpu")
     assert actions(seen(nodeset(1), pod(), slurm=slurm(node(comment="")))) == (marked,)
+
+
+def test_while_a_crowd_leaves_records_wait_and_go_together() -> None:
+    def decided(leaving: int, **more: Any) -> tuple[Action, ...]:
+        crowd = [pod(f"cpu-{number}", deleting=True, **more) for number in range(1, leaving + 1)]
+        return actions(seen(nodeset(0), *crowd, slurm=slurm(node("cpu-0", "IDLE DRAIN", reason="seltzer: scale-in"))))
+
+    assert decided(records.CROWD) == (DeleteRecords(("cpu-0",)),)
+    assert decided(records.CROWD + 1) == ()
+    assert decided(records.CROWD + 1, deleted=NOW - 1000) == (DeleteRecords(("cpu-0",)),), "those are stuck"

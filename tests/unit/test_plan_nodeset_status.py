@@ -9,8 +9,9 @@ from seltzer.api.common import Condition
 from seltzer.api.nodeset import Drain, NodeSetStatus, Update
 from seltzer.plan.actions import Action, CreatePods, DrainNodes, Happening, KillJobs, MarkNodes
 from seltzer.plan.membership import Verdict
-from seltzer.plan.nodeset import Observation, decide
+from seltzer.plan.nodeset import decide
 from seltzer.plan.nodeset_status import happenings, status
+from seltzer.plan.observation import Observation
 
 LATER = time_at(NOW)
 CROWDED = Verdict(True, False, "TooManyNodes", "set fewer replicas")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -27,8 +28,11 @@ class Rig:
     def __init__(self) -> None:
         self.told: list[str] = []
         client = cast(Client, object())
-        self.world = World(client, lambda key: self.told.append(str(key)), lambda key: self.told.append(f"set {key}"))
+        self.world = World(client, *(partial(self._tell, what) for what in ("", "set ", "soon ")))
         self._version = 0
+
+    def _tell(self, what: str, key: Key) -> None:
+        self.told.append(f"{what}{key}")
 
     def _next(self) -> str:
         self._version += 1
@@ -71,10 +75,10 @@ def test_a_nodes_death_is_told_to_those_who_have_a_pod_on_it(rig: Rig) -> None:
     rig.world.nodes.put(rig.node("n1", "True"))
     assert rig.told == [], "a heartbeat"
     rig.world.nodes.put(rig.node("n1", "Unknown"))
-    assert sorted(rig.told) == ["ns/demo", "set ns/third"]
+    assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
     rig.told.clear()
     rig.world.nodes.remove(rig.node("n1", "Unknown"))
-    assert sorted(rig.told) == ["ns/demo", "set ns/third"]
+    assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
 
 
 def test_a_renewed_lease_is_told_to_nobody_and_what_it_says_is(rig: Rig) -> None:

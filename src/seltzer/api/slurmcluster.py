@@ -121,7 +121,7 @@ class Controller(Part, frozen=True, kw_only=True):
     """How many more pods wait beside the one that works, to take over within seconds when it is lost. Needs a volume
     that is ReadWriteMany."""
 
-    lease_duration: Duration = "4s"
+    lease_duration: Duration = "3s"
     """How long a controller that is silent keeps its place before another takes over, such as 5s; between 2s and 5m. A
     change restarts slurmctld."""
 

@@ -27,7 +27,7 @@ _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in 
 _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
 # Lists of flags of which some are ours: the user's are added.
-_JOINED = frozenset({"debugflags", "slurmctldparameters", "slurmdparameters"})
+_JOINED = frozenset({"debugflags", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
 
 # On a reconfigure slurmctld starts itself anew and reads everything again (tried with MaxNodeCount, GresTypes,
 # SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its way to authenticate.
@@ -133,6 +133,9 @@ def _ours() -> list[Pair]:
         ("MaxNodeCount", "10000"),
         ("TreeWidth", "65533"),
         ("ReturnToService", "2"),
+        # A partition that a person has set DOWN stays so through every start and reconfigure; the guard sees to it
+        # that a state that is declared counts all the same (guard/partitions.py).
+        ("ReconfigFlags", "KeepPartState"),
         ("JobRequeue", "1"),
         # Slurm lets a batch job wait for 3 s before it looks for a node, also after a failover.
         ("SchedulerParameters", "batch_sched_delay=1"),

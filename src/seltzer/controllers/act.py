@@ -52,6 +52,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 IN_FLIGHT = 32
 PATIENCE = 2.0
+_MOMENT = 0.5
 
 # Pods wait for what they mount, and longer each time they don't find it: it has to be there first. A binding to a role
 # that isn't there yet is refused.
@@ -72,6 +73,8 @@ class Done:
 
     done: tuple[Action, ...]
     failures: tuple[Failure, ...]
+    # Some were begun and took long: the next pass goes on with what is left of them.
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,15 +104,18 @@ class Actor:
         self._make_pod = make_pod
         self._wrote_pod = wrote_pod
         self._view: View | None = None
+        self._unfinished = False
 
     async def act(self, actions: Iterable[Action]) -> Done:
         """Inputs first, then what uses them."""
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
-        if self._link and any(_needs_view(action) for action in actions):
-            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
-            self._view = await self._link.fresh()
+        if self._link and (asking := [action for action in actions if _needs_view(action)]):
+            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too. A node that is drained
+            # and empty stays so for a moment.
+            only_empty = all(isinstance(action, DeletePods) for action in asking)
+            self._view = await self._link.fresh(within=_MOMENT if only_empty else 0.0)
         for stage in _stages(actions):
             answers = await asyncio.gather(*(self._one(action) for action in stage))
             for action, message in zip(stage, answers, strict=True):
@@ -117,7 +123,7 @@ class Actor:
                     done.append(action)
                 else:
                     failures.append(Failure(action, message))
-        return Done(tuple(done), tuple(failures))
+        return Done(tuple(done), tuple(failures), self._unfinished)
 
     async def _one(self, action: Action) -> str | None:
         """Why it could not be done, if so."""
@@ -158,7 +164,7 @@ class Actor:
             case SetFinalizer(present):
                 await self._set_finalizer(present)
             case MirrorPods(patches):
-                await _each(patches, lambda patch: _if_there(self._mirror(patch)))
+                await self._each(patches, lambda patch: _if_there(self._mirror(patch)))
             case _:
                 await self._on_slurm(action)
 
@@ -176,7 +182,7 @@ class Actor:
     async def _create_pods(self, names: Sequence[str]) -> None:
         """One first: if that is refused, a thousand more would be as well."""
         await self._create_pod(names[0])
-        await _each(names[1:], self._create_pod)
+        await self._each(names[1:], self._create_pod)
 
     async def _create_pod(self, name: str) -> None:
         assert self._make_pod
@@ -192,7 +198,10 @@ class Actor:
         if ask:
             pods = self._still_empty(pods)
         namespace = self._subject.item.metadata.namespace
-        await _each(pods, lambda pod: _if_there(self._delete_pod(pod, namespace)))
+        await self._each(pods, lambda pod: _if_there(self._delete_pod(pod, namespace)))
+
+    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[None]]) -> None:
+        self._unfinished |= await _each(items, do) < len(items)
 
     async def _delete_pod(self, pod: Goner, namespace: str) -> None:
         answer = await self._client.delete(
@@ -335,8 +344,9 @@ def _stages(actions: Iterable[Action]) -> list[list[Action]]:
     return [stage for stage in (inputs, later, last) if stage]
 
 
-async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
-    """As many at a time as the API server is asked at once, so that no call's deadline begins before it is sent.
+async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> int:
+    """As many at a time as the API server is asked at once, so that no call's deadline begins before it is sent; how
+    many were begun.
 
     After PATIENCE no further ones are begun: the next pass does the rest, and sees what has changed meanwhile.
     A failure is told when all that were begun have ended.
@@ -344,9 +354,12 @@ async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
     left = iter(items)
     end = time.monotonic() + PATIENCE
     failures: list[Exception] = []
+    begun = 0
 
     async def work() -> None:
+        nonlocal begun
         for item in left:
+            begun += 1
             try:
                 await do(item)
             except Exception as error:
@@ -357,6 +370,7 @@ async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
     await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
     if failures:
         raise failures[0]
+    return begun
 
 
 async def _if_there(call: Awaitable[Any]) -> None:

@@ -28,11 +28,13 @@ from seltzer.kube.controller import After, Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
-from seltzer.plan import causes, nodeset_status
+from seltzer.plan import causes, lost, nodeset_status, records
 from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
+from seltzer.plan.deletion import deleted
 from seltzer.plan.membership import cluster_key
-from seltzer.plan.nodeset import Decision, Observation
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 from seltzer.slurm.errors import SlurmError
 
 # How soon to look again at what was just written.
@@ -80,6 +82,8 @@ class NodeSetController:
         self._pace(key, link, decision, status)
         if done.failures:
             raise refused(done.failures)
+        if done.unfinished:
+            return After(_AT_ONCE)
         if link and any(isinstance(action, OnSlurm) for action in done.done):
             # Jobs that are taken off a node need a moment.
             patience = any(isinstance(action, KillJobs | DownNodes) for action in done.done)
@@ -118,7 +122,7 @@ class NodeSetController:
             machines=world.machines.of({pod.spec.node_name for pod in pods}),
             free_at=link.free_at if link else {},
         )
-        if link and slurm.nodes is not None and (doubtful := plan.doubtful(seen)):
+        if link and slurm.nodes is not None and (doubtful := lost.doubtful(seen)):
             seen = dataclasses.replace(seen, silent=await link.silent(doubtful))
         return await self._with_jobs(await _with_deadlines(seen, link), link)
 
@@ -126,9 +130,9 @@ class NodeSetController:
         """Add what waiting jobs need, where a record or the whole NodeSet is about to go."""
         if link is None or seen.slurm.nodes is None:
             return seen
-        if any(not node.occupied for node in plan.orphaned(seen)):
+        if not records.can_wait(seen) and any(not node.occupied for node in records.orphaned(seen)):
             seen = dataclasses.replace(seen, named=await link.named())
-        if plan.deleted(seen.nodeset) and not seen.pods:
+        if deleted(seen.nodeset) and not seen.pods:
             partition = self._ending(seen.nodeset)
             seen = dataclasses.replace(seen, queued=await link.queued(partition) if partition else 0)
         return seen
@@ -139,13 +143,13 @@ class NodeSetController:
         others = [
             each
             for each in members.of(self._world, cluster_key(nodeset))
-            if each.metadata.uid != nodeset.metadata.uid and not plan.deleted(each)
+            if each.metadata.uid != nodeset.metadata.uid and not deleted(each)
         ]
         return "" if any(nodeset_status.partition(each) == name for each in others) else name
 
     def _is_choosing(self, nodeset: NodeSet) -> bool:
         """Who goes is chosen by whom the jobs are on now: seconds ago, another node may have been the idle one."""
-        return len(self._world.pods.by("nodeset", str(key_of(nodeset)))) > nodeset.spec.replicas
+        return 0 < nodeset.spec.replicas < len(self._world.pods.by("nodeset", str(key_of(nodeset))))
 
     def _has_ended(self, nodeset: NodeSet) -> bool:
         """A container that ended is started again in a second, and jobs come: Slurm tells whether it has been."""

@@ -33,7 +33,7 @@ class Operator:
     ) -> None:
         self._clusters = Controller("slurmcluster", self._cluster_pass, settle=settle, last_delay=20.0)
         self._nodesets = Controller("nodeset", self._nodeset_pass, settle=settle, last_delay=20.0)
-        self.world = World(client, self._clusters.changed, self._nodesets.changed)
+        self.world = World(client, self._clusters.changed, self._nodesets.changed, self._nodesets.hurry)
         self.links = Links(route, may_write, self._slurm_changed)
         children, recorder = Children(self.world), Recorder(client, "seltzer")
         parts = (client, self.world, children, self.links, recorder, images)

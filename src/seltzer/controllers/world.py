@@ -28,11 +28,17 @@ Changed = Callable[[Key], None]
 
 
 class World:
-    """The stores. `cluster_changed` and `nodeset_changed` are called with the key of what has to be looked at."""
+    """The stores. `cluster_changed` and `nodeset_changed` are called with the key of what has to be looked at.
 
-    def __init__(self, client: Client, cluster_changed: Changed, nodeset_changed: Changed) -> None:
+    `nodeset_hurries` is called instead when a Kubernetes node of its pods has changed: no job should start there now.
+    """
+
+    def __init__(
+        self, client: Client, cluster_changed: Changed, nodeset_changed: Changed, nodeset_hurries: Changed
+    ) -> None:
         self._cluster_changed = cluster_changed
         self._nodeset_changed = nodeset_changed
+        self._nodeset_hurries = nodeset_hurries
         self.clusters: Store[SlurmCluster] = Store()
         self.nodesets: Store[NodeSet] = Store({"cluster": lambda item: (str(cluster_key(item)),)})
         self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset, "on": _on})
@@ -123,8 +129,13 @@ class World:
         self._on_child(before, after)
 
     def _on_machine(self, name: str) -> None:
-        for pod in self.pods.by("on", name):
-            self._on_child(pod, pod)
+        pods = self.pods.by("on", name)
+        for value in {value for pod in pods for value in _nodeset(pod)}:
+            namespace, _, nodeset = value.partition("/")
+            self._nodeset_hurries(Key(namespace, nodeset))
+        for pod in pods:
+            if not _nodeset(pod):
+                self._on_child(pod, pod)
 
     def _on_child(self, before: HasMeta | None, after: HasMeta | None) -> None:
         item = after or before

@@ -46,6 +46,7 @@ class Keeper:
         self._version = ""
         self._renewed = -math.inf  # when the last renewal that succeeded was sent
         self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
+        self._free = math.inf  # when it will have been left alone for long enough, if it is
         self._announced = -math.inf  # when the EndpointSlice last had our address
         self._heard = -math.inf  # when the API server last answered about the Lease
         self._used_up: set[str] = set()  # annotations of others that have had their effect
@@ -119,7 +120,8 @@ class Keeper:
     def _pause(self) -> float:
         if self._held:
             return self._times.lease / 5
-        return self._times.lease / 10
+        left = self._free - time.monotonic()  # looked at again right when it may be taken
+        return min(self._times.lease / 10, left) if left > 0 else self._times.lease / 10
 
     def _run_for_it(self) -> None:
         """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
@@ -130,7 +132,8 @@ class Keeper:
         holder = spec.get("holderIdentity") or ""
         mine = holder == self._settings.identity
         lasts = spec.get("leaseDurationSeconds") or self._times.lease
-        if holder and not mine and time.monotonic() - self._seen[1] < lasts:
+        self._free = self._seen[1] + lasts if holder and not mine else math.inf
+        if holder and not mine and time.monotonic() < self._free:
             return
         inherited = self.annotations
         self.report.inherit()

@@ -15,6 +15,7 @@ from seltzer.guard import config, log, recovery, rotation, state
 from seltzer.guard.child import Child, Readiness
 from seltzer.guard.config import Config, Rollout
 from seltzer.guard.epoch import Epoch
+from seltzer.guard.partitions import Teller
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history
 from seltzer.guard.repairer import Repairer
@@ -67,6 +68,7 @@ class Life:
         self._found = recovery.find(epoch.path)
         self._quiet = self._found.quiet  # nothing is scheduled yet
         self._repairer: Repairer | None = None
+        self._teller: Teller | None = None
         self._opened: tuple[int, float | None] | None = None  # from which state, and up to when the log told
         if self._quiet:
             log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
@@ -114,6 +116,8 @@ class Life:
             self._readiness.cancel()
             if self._repairer:
                 self._repairer.end()
+            if self._teller:
+                self._teller.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -164,6 +168,10 @@ class Life:
         self._ready = True
         self._ready_since = time.monotonic()
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
+        if self._teller:
+            self._teller.end()
+        settings, processes = self._world.settings, self._world.processes
+        self._teller = Teller(self._epoch.path, self.config.files["slurm.conf"], settings, processes)
         self._tell()
         return None
 

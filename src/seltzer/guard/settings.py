@@ -38,7 +38,7 @@ class Times:
     tick: float = 0.2  # how often the fence and the configuration are looked at
     probe: float = 0.05  # how often slurmctld is asked whether it is ready
     api: float = 3.0  # for one call of the API server
-    lease: float = 4.0
+    lease: float = 3.0
     announce: float = 10.0  # how often we see whether the EndpointSlice still says so
     blocked: float = 1.0  # how often somebody who can't start looks whether it was mended
     volume: float = 2.0  # how often the free space is looked at
@@ -50,6 +50,7 @@ class Times:
     lost_grace: float = 5.0  # the same when another one leads: what is saved now is saved in vain
     trial: float = 20.0
     squeue: float = 10.0
+    partitions: float = 10.0  # for telling slurmctld which of them are to be UP
     gdb: float = 30.0
     repair: float = 20.0  # for putting jobs right before anything is scheduled
     # After a crash: jobs whose start was saved and never reached a node are missed by slurmctld when that registers,
@@ -95,7 +96,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
 
 def _lease(env: Mapping[str, str]) -> float:
     name = "SELTZER_LEASE_DURATION"
-    lease = _seconds(env, name, 4)
+    lease = _seconds(env, name, 3)
     if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
         raise ValueError(
             f"{name} is {lease:g}, but a Lease has to last from {SHORTEST_LEASE} to {LONGEST_LEASE} seconds: "

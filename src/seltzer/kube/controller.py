@@ -75,6 +75,10 @@ class Controller:
         """Something that the key's pass looks at has changed."""
         self._queue.add(key, max(self._settle, self._rests.get(key, 0.0) - time.monotonic()))
 
+    def hurry(self, key: Key) -> None:
+        """Something has changed that doesn't wait for a pass that cost much to have rested."""
+        self._queue.add(key, self._settle)
+
     async def run(self) -> None:
         """Until cancelled; passes that are under way are cancelled with it."""
         async with asyncio.TaskGroup() as group:

@@ -56,6 +56,14 @@ class Machine:
         return self.node is None or _condition(self.node, "Ready") in ("Unknown", "")
 
 
+def of(
+    pod: Pod, machine: Machine | None, node: Node | None, tolerations: Sequence[Mapping[str, Any]], now: float
+) -> str:
+    """Why no new job should come to a pod's node, as a reason for Slurm; empty if nothing is the matter."""
+    why = of_machine(pod.spec.node_name, machine, tolerations) if machine is not None else ""
+    return why or of_pod(pod, now, (node.slurmd_started if node else None) or 0.0)
+
+
 def of_machine(name: str, machine: Machine, tolerations: Sequence[Mapping[str, Any]]) -> str:
     """What is the matter with a machine, as a reason for Slurm; empty if nothing is."""
     matter = words(machine.node, tolerations)

@@ -1,7 +1,8 @@
 """What Slurm knows of a node, on its pod: for people and `kubectl wait`, for autoscalers and the disruption budget.
 
 A job that starts shows at once. That a node is idle shows a little later, so that short jobs one after the other don't
-cost a write each; a node that is drained and empty is told at once, since somebody waits for that.
+cost a write each; a node that is drained and empty is told at once, since somebody waits for that. While a crowd of
+nodes is on its way, those that have come and are idle say so afterwards: each such write would hold up another node.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from seltzer.slurm.models import Node
 # So long after its last job a node counts as idle.
 LINGER_SECONDS = 5
 REGISTERS_SECONDS = 5
+CROWD = 100
+CROWD_SECONDS = 30
 # Deadlines are asked for in seconds left: the same one is a little different each time.
 _JITTER = 15.0
 # Slurm takes limits of thousands of years, for which there are no dates.
@@ -42,26 +45,38 @@ def changes(
     clock: int | None,
     now: str,
     theirs: Collection[str] = (),
+    arriving: int = 0,
 ) -> tuple[MirrorPods, ...]:
     """The pods that don't tell what is true. `clock` is slurmctld's, `now` is ours and is written down.
 
-    `theirs` are annotations that the user sets in the podTemplate, and that stay as they are.
+    `theirs` are annotations that the user sets in the podTemplate, and that stay as they are. So many nodes are
+    `arriving`.
     """
     if nodes is None:
         return ()
     patches = [
         patch
         for pod in pods
+        if arriving <= CROWD or not _can_wait(pod, nodes.get(pod.metadata.name), now)
         if not kube_pods.finished(pod) and (pod.metadata.name in nodes or _find(pod, SLURM_READY) or _waits(pod, now))
         if (patch := _patch(pod, nodes.get(pod.metadata.name), free_at, clock, now, theirs))
     ]
     return (MirrorPods(tuple(patches)),) if patches else ()
 
 
+def _can_wait(pod: Pod, node: Node | None, now: str) -> bool:
+    """All it has to tell is that it has come, and is idle."""
+    idle = node is not None and slurm_nodes.is_available(node) and not node.occupied
+    return idle and _find(pod, SLURM_READY) is None and _ready_for(pod, now) < CROWD_SECONDS
+
+
 def _waits(pod: Pod, now: str) -> bool:
     """It is ready, and Slurm hasn't known it for longer than a slurmd takes to register."""
-    since = datetime.fromisoformat(now).timestamp() - kube_pods.ready_since(pod)
-    return kube_pods.ready(pod) and since > REGISTERS_SECONDS
+    return kube_pods.ready(pod) and _ready_for(pod, now) > REGISTERS_SECONDS
+
+
+def _ready_for(pod: Pod, now: str) -> float:
+    return datetime.fromisoformat(now).timestamp() - kube_pods.ready_since(pod)
 
 
 def lingers(pods: Sequence[Pod], nodes: Mapping[str, Node], clock: int | None) -> bool:

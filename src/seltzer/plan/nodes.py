@@ -52,6 +52,16 @@ def held_by_others(node: Node) -> bool:
     return drained_by_others(node) or down_by_others(node)
 
 
+def kept_reason(node: Node, ours: str) -> str:
+    """Who drained it or set it down has told a reason, which stays."""
+    return node.reason if held_by_others(node) and node.reason else ours
+
+
+def may_go_down(node: Node) -> bool:
+    """Whoever drained it and gave no reason would be taken for us afterwards: Slurm itself has to see to it."""
+    return bool(node.reason) or not drained_by_others(node)
+
+
 def is_empty(node: Node) -> bool:
     """No job is on it, and none can come: the only state in which its pod may go."""
     return node.drained and not node.occupied

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from seltzer.api.common import NodeCounts
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
-from seltzer.plan import choice, conditions
+from seltzer.plan import choice, conditions, records
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import (
@@ -21,7 +21,9 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.choice import Pool
 from seltzer.plan.conditions import Finding
-from seltzer.plan.nodeset import Decision, Observation, deleted, orphaned, records
+from seltzer.plan.deletion import deleted
+from seltzer.plan.nodeset import Decision
+from seltzer.plan.observation import Observation
 from seltzer.slurm import hostlist
 
 
@@ -44,7 +46,7 @@ def status(seen: Observation, decision: Decision, failures: Sequence[str], now: 
         ready_replicas=available,
         updated_replicas=updated,
         selector=f"seltzer.dev/nodeset={nodeset.metadata.name}",
-        nodes=slurm_nodes.count(records(seen)) if seen.slurm.nodes is not None else NodeCounts(),
+        nodes=slurm_nodes.count(records.of(seen)) if seen.slurm.nodes is not None else NodeCounts(),
     )
 
 
@@ -90,7 +92,7 @@ def partition(nodeset: NodeSet) -> str:
 def outside_partition(seen: Observation) -> frozenset[str]:
     """Nodes that slurmctld doesn't know to be in their partition: it hasn't read the configuration that says so."""
     wanted = partition(seen.nodeset)
-    return frozenset(node.name for node in records(seen) if wanted and wanted not in node.partitions)
+    return frozenset(node.name for node in records.of(seen) if wanted and wanted not in node.partitions)
 
 
 def _all(count: int) -> str:
@@ -141,9 +143,9 @@ def _waiting(seen: Observation, decision: Decision) -> str:
 
 def _queue(seen: Observation) -> str:
     """Which waiting jobs keep a NodeSet that is being deleted."""
-    named = sorted(node.name for node in orphaned(seen) if node.name in (seen.named or ()))
+    named = sorted(node.name for node in records.orphaned(seen) if node.name in (seen.named or ()))
     advice = "move them ('scontrol update job') or cancel them, or set drain: {timeout: 1s, onTimeout: kill}"
-    if seen.named is None and orphaned(seen):
+    if seen.named is None and records.orphaned(seen):
         return "slurmctld's guard can't be asked which nodes waiting jobs name, so their records stay"
     if named:
         return f"jobs in the queue ask for {_fold(named)} by name and would be lost: {advice}"

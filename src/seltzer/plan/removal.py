@@ -1,6 +1,7 @@
 """How a pod goes without taking a job with it: drain its node, wait until no job is on it, only then delete.
 
-Everything here is about pods that have to go (they leave); who has to go is decided elsewhere.
+Everything here is about pods that have to go (they leave); who has to go is decided elsewhere. Those that somebody
+else deletes can only be drained.
 """
 
 from __future__ import annotations
@@ -80,6 +81,20 @@ def steps(
     if sorting.overdue and drain.on_timeout == "kill":
         actions.append(KillJobs(tuple(sorting.overdue)))
     return Steps(tuple(actions), tuple(sorting.busy), tuple(sorting.overdue), tuple(sorting.unknown))
+
+
+def unasked(pods: Sequence[Pod], slurm: Slurm) -> list[Action]:
+    """Pods that somebody deletes without asking: no new job may come for as long as their grace lasts."""
+    nodes = slurm.nodes or {}
+    names = tuple(
+        sorted(
+            pod.metadata.name
+            for pod in pods
+            if kube_pods.deleting(pod) and not kube_pods.finished(pod)
+            if (node := nodes.get(pod.metadata.name)) and not node.drained and node.base != "DOWN"
+        )
+    )
+    return [DrainNodes(names, f"{OURS}its pod is being deleted")] if names else []
 
 
 class _Sorting:

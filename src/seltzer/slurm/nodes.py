@@ -21,9 +21,9 @@ from typing import Protocol
 from seltzer.slurm.errors import SlurmError
 from seltzer.slurm.models import Node, NodeList, Statistics
 
-# How many times as long as a poll took nobody is asked, and how short that may be to be left out.
+# How many times as long as a poll took nobody is asked; how short that may be to be left out, and how long at most.
 _REST = 3.0
-_SHORT = 0.2
+_SHORT, _LONG = 0.2, 2.0
 
 
 class Source(Protocol):
@@ -159,9 +159,13 @@ class NodeCache:
             began = self._clock()
             await self.poll()
             # Thousands of nodes are no small answer: whoever wakes us again and again gets a part of the time only.
-            if (rest := min(self.pace.busy, _REST * (self._clock() - began))) > _SHORT:
+            rest = min(_LONG, _REST * (self._clock() - began))
+            if rest > _SHORT:
                 await self._wait(asyncio.Event(), rest)
-            await self._wait(self._woken, self.pause)
+            else:
+                rest = 0.0
+            if self.pause > rest:
+                await self._wait(self._woken, self.pause - rest)
 
     async def poll(self) -> Change:
         """Ask once, and tell the watchers what was found. A failure is told by `failure` and by the view's age.

@@ -97,6 +97,9 @@ class Slurm:
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
 
+    def set_partition(self, name: str, state: str) -> None:
+        self._run([self._places.scontrol, "update", f"PartitionName={name}", f"State={state}"])
+
     def never_requeue(self, names: Sequence[str]) -> None:
         for part in _parts(names):
             self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", "Requeue=0"])

@@ -1,0 +1,57 @@
+"""Pods that run and that slurmctld has no record of: it forgot them, or somebody deleted their records.
+
+A slurmd doesn't register twice, so only a new pod brings such a node back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from seltzer.api.core import Pod
+from seltzer.plan import mirror
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Action, DeletePods, Goner
+from seltzer.plan.observation import Observation
+
+# Every slurmd registers with a new slurmctld within a second or two.
+FORGOTTEN_SECONDS = 15.0
+
+
+def unregistered(pods: Sequence[Pod], seen: Observation) -> list[Pod]:
+    """Pods whose slurmd runs and whom Slurm doesn't know."""
+    if seen.slurm.nodes is None:
+        return []
+    return [pod for pod in pods if kube_pods.ready(pod) and pod.metadata.name not in seen.slurm.nodes]
+
+
+def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
+    """slurmctld was killed before it had saved these nodes' records, or somebody deleted those: start anew.
+
+    Only pods that Slurm knew, or that were ready before slurmctld started: one that it didn't take for another reason
+    isn't made again and again.
+    """
+    started = seen.controller_started
+    if started is None or seen.now - started < FORGOTTEN_SECONDS:
+        return []
+    lost = [pod for pod in unregistered(pods, seen) if _is_older(pod, started) or _had_a_record(pod, seen.now)]
+    goners = tuple(Goner(pod.metadata.name, pod.metadata.uid) for pod in lost)
+    return [DeletePods(goners, ask=True)] if goners else []
+
+
+def _is_older(pod: Pod, started: float) -> bool:
+    """Whether it was ready before slurmctld started. Its machine's clock may be behind: then it would be so in every
+    life, but the API server knows that it hadn't been made yet."""
+    made = pod.metadata.creation_timestamp
+    return made is not None and max(_seconds(made), kube_pods.ready_since(pod)) < started
+
+
+def _had_a_record(pod: Pod, now: float) -> bool:
+    """Whether Slurm knew it until a while ago."""
+    told = mirror.was_forgotten(pod)
+    since = told.last_transition_time if told else None
+    return since is not None and now - _seconds(since) >= FORGOTTEN_SECONDS
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()

@@ -1,0 +1,94 @@
+"""Pods that nobody hears of: neither their kubelet nor their slurmd.
+
+One of the two alone is no proof. A kubelet that is away leaves its containers running, and a slurmd that slurmctld
+doesn't reach may still run its jobs: so whoever is in doubt is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from seltzer.api.core import Pod
+from seltzer.plan import causes
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, Goner
+from seltzer.plan.observation import Observation
+from seltzer.slurm.models import Node
+
+# A pod is gone soon after its grace is over, unless nobody is there to end it.
+STUCK_SECONDS = 60.0
+
+
+def is_heard(pod: Pod, seen: Observation) -> bool:
+    """Whether its kubelet is there, as far as Kubernetes knows."""
+    machine = seen.machine(pod)
+    return machine is not None and not machine.is_silent
+
+
+def is_stuck(pod: Pod, seen: Observation) -> bool:
+    """It should be gone for a while, or nobody is there to end it. Its name isn't free, and isn't waited for."""
+    until = pod.metadata.deletion_timestamp
+    if until is None:
+        return False
+    machine = seen.machine(pod)
+    late = seen.now - datetime.fromisoformat(until).timestamp()
+    return late > STUCK_SECONDS or (machine is not None and machine.is_silent)
+
+
+def doubtful(seen: Observation) -> dict[str, str]:
+    """The nodes, with their addresses, that have to be asked whether they are there: Kubernetes doesn't hear of their
+    machine, or slurmctld of them."""
+    nodes = seen.slurm.nodes or {}
+    found: dict[str, str] = {}
+    for pod in seen.pods:
+        name, address = pod.metadata.name, pod.status.pod_ip
+        machine = seen.machine(pod)
+        node = nodes.get(name)
+        address = address or (node.address if node else "")
+        if kube_pods.finished(pod) or not address or (kube_pods.deleting(pod) and not _has_jobs_to_lose(node)):
+            continue
+        if (machine is not None and machine.is_silent) or (node is not None and slurm_nodes.down_by_outage(node)):
+            found[name] = address
+    return found
+
+
+def _has_jobs_to_lose(node: Node | None) -> bool:
+    """Whether something is to be done about it when its pod, which is being deleted, is lost."""
+    return node is not None and node.occupied and node.base != "DOWN"
+
+
+def is_lost(pod: Pod, seen: Observation, doubts: Mapping[str, str]) -> bool:
+    """Neither its kubelet nor its slurmd is heard of; nor was it ever, of a pod that nobody can ask."""
+    machine, name = seen.machine(pod), pod.metadata.name
+    if not pod.spec.node_name or machine is None or not machine.is_silent:
+        return False
+    if name in doubts:
+        return seen.silent is not None and name in seen.silent
+    return seen.slurm.nodes is not None and not kube_pods.deleting(pod)
+
+
+def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
+    """Their jobs go back into the queue; then no new ones may come; then the pods go, whenever their machine is back.
+
+    Nothing of a pod ends by its deletion while its kubelet is away. Its object stays until then, and so does its name.
+    """
+    if seen.slurm.nodes is None:
+        return []
+    down: dict[str, list[str]] = {}
+    drain: dict[str, list[str]] = {}
+    goners: list[Goner] = []
+    for pod in pods:
+        name, node = pod.metadata.name, seen.slurm.nodes.get(pod.metadata.name)
+        why = causes.of(pod, seen.machine(pod), node, seen.tolerations, seen.now)
+        if node is not None and node.base != "DOWN":
+            if slurm_nodes.may_go_down(node):
+                down.setdefault(slurm_nodes.kept_reason(node, why), []).append(name)
+        elif node is not None and not node.drained:
+            drain.setdefault(slurm_nodes.kept_reason(node, why), []).append(name)
+        elif not kube_pods.deleting(pod) and (node is None or not node.occupied):
+            goners.append(Goner(name, pod.metadata.uid))
+    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
+    return [*actions, DeletePods(tuple(goners), ask=True)] if goners else actions

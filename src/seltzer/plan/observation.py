@@ -1,0 +1,50 @@
+"""What a NodeSet's plan looks at: one frozen value, of which whatever isn't known says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seltzer.api.core import Pod
+from seltzer.api.nodeset import NodeSet
+from seltzer.plan.causes import Machine
+from seltzer.plan.membership import Verdict
+from seltzer.plan.removal import Slurm
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything that a plan looks at."""
+
+    nodeset: NodeSet
+    verdict: Verdict
+    pods: tuple[Pod, ...]
+    # The hash of the pods that are wanted; None where they can't be built, and `refusal` says why.
+    template: str | None
+    slurm: Slurm
+    now: float
+    refusal: str = ""
+    # The cluster is being deleted: its nodes go first.
+    closing: bool = False
+    free_in: Mapping[str, int] = field(default_factory=dict)
+    # Nodes that waiting jobs name. A job whose node's record is deleted is lost with the next reconfigure.
+    named: frozenset[str] | None = None
+    # How many jobs wait in a partition that ends with this NodeSet, and are lost with it. None: unknown.
+    queued: int | None = None
+    # Since when this slurmctld runs, by the clock of its machine.
+    controller_started: float | None = None
+    # The Kubernetes nodes that the pods are on, by name. Of one that isn't among them nothing is known.
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    # Which of the nodes that `lost.doubtful` names don't answer slurmctld's pod. None: that can't be told.
+    silent: frozenset[str] | None = None
+    # When the last job on a node reaches its limit, in seconds; None where one has no limit.
+    free_at: Mapping[str, float | None] = field(default_factory=dict)
+
+    def machine(self, pod: Pod) -> Machine | None:
+        """The one that a pod is on, if anything is known of it."""
+        return self.machines.get(pod.spec.node_name)
+
+    @property
+    def tolerations(self) -> Sequence[Mapping[str, Any]]:
+        return self.nodeset.spec.pod_template.spec.get("tolerations") or ()

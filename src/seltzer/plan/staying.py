@@ -1,0 +1,77 @@
+"""What Slurm is told about the nodes whose pods stay: what is the matter with them, and that it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seltzer.api.core import Pod
+from seltzer.plan import causes, records
+from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import pods as kube_pods
+from seltzer.plan.actions import Action, DownNodes, DrainNodes, MarkNodes, ResumeNodes, SetAddress
+from seltzer.plan.observation import Observation
+from seltzer.slurm.models import Node
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What to tell Slurm, and whether there is more to come."""
+
+    actions: tuple[Action, ...]
+    # A drain of ours is undone when its machine has been well for a while.
+    waits: bool
+
+
+def steps(staying: Sequence[Pod], seen: Observation) -> Steps:
+    """Nodes of pods that stay: what Kubernetes knows of them is told, what is over is undone, and all are saved."""
+    known = [(pod, node) for pod in staying if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
+    down: dict[str, list[str]] = {}
+    drain: dict[str, list[str]] = {}
+    resume: list[str] = []
+    waits = False
+    for pod, node in known:
+        over = causes.ended(pod, node)
+        cause = causes.of(pod, seen.machine(pod), node, seen.tolerations, seen.now)
+        if over:
+            if node.base != "DOWN" and slurm_nodes.may_go_down(node):
+                down.setdefault(slurm_nodes.kept_reason(node, over), []).append(node.name)
+        elif cause:
+            if slurm_nodes.down_by_others(node):
+                continue  # it takes no jobs, and somebody has said why
+            if not node.drained or (slurm_nodes.drained_by_us(node) and not causes.is_cause(node.reason)):
+                drain.setdefault(cause, []).append(node.name)
+        elif slurm_nodes.drained_by_us(node) or (slurm_nodes.down_by_us(node) and kube_pods.ready(pod)):
+            if causes.is_over(node, seen.machine(pod)):
+                resume.append(node.name)
+            else:
+                waits = waits or bool(pod.spec.node_name)  # before that there is no machine to wait for
+        elif kube_pods.ready(pod) and _is_back(node, seen):
+            resume.append(node.name)
+        waits = waits or (not over and not cause and causes.turns_unready(pod))
+    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
+    if resume:
+        actions.append(ResumeNodes(tuple(sorted(resume))))
+    return Steps((*actions, *_saved([(pod, node) for pod, node in known if kube_pods.ready(pod)], seen)), waits)
+
+
+def _saved(ready: Sequence[tuple[Pod, Node]], seen: Observation) -> list[Action]:
+    """Records that don't say whose they are, which has slurmctld save them, or where their nodes are."""
+    mark = records.mark(seen.nodeset)
+    new = sorted(node.name for _, node in ready if records.needs_mark(node, mark))
+    actions: list[Action] = [MarkNodes(tuple(new), mark)] if new else []
+    for pod, node in ready:
+        if pod.status.pod_ip and _is_elsewhere(node, pod.status.pod_ip):
+            actions.append(SetAddress((node.name,), pod.status.pod_ip))
+    return actions
+
+
+def _is_back(node: Node, seen: Observation) -> bool:
+    """slurmctld gave it up in an outage, and its slurmd answers again."""
+    return slurm_nodes.down_by_outage(node) and seen.silent is not None and node.name not in seen.silent
+
+
+def _is_elsewhere(node: Node, address: str) -> bool:
+    """slurmctld has an address of it that another pod of its name had; one that isn't an address is its own name."""
+    return node.address not in ("", address, node.name, node.hostname)
