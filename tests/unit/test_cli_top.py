@@ -400,7 +400,11 @@ async def test_it_fits_on_any_terminal() -> None:
     async with opened(size=(120, 40)) as seen:
         for size in [(60, 20), (60, 12), (30, 6), (10, 3), (300, 100)]:
             await seen.pilot.resize_terminal(*size)
-            await seen.until(lambda size=size: seen.app.size == size)
+
+            def fits(size: tuple[int, int] = size) -> bool:
+                return seen.app.size == size
+
+            await seen.until(fits)
             await seen.press("tab", "d", "question_mark")
             assert seen.screen
             await seen.press("escape")
