@@ -62,6 +62,7 @@ bench: setup ## Measure how fast things are, beside the floor; the numbers are i
 	@.venv/bin/python -m bench.cluster
 	@.venv/bin/python -m bench.operator
 	@.venv/bin/python -m bench.journal
+	@.venv/bin/python -m bench.scale
 	@.venv/bin/python -m bench.sandbox
 
 .PHONY: faults

@@ -125,6 +125,7 @@ class Rig:
             "verdict": str(self.folder / "verdict"),
             "slurmctld": [sys.executable, "-S", str(FAKES / "guard_slurmctld.py")],
             "gdb": str(self.folder / "gdb"),
+            "sinfo": str(self.folder / "sinfo"),
             "port": port,
             "http_port": http_port,
         }

@@ -106,3 +106,23 @@ def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
     os.kill(pid, signal.SIGKILL)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
     assert rig.running() != pid
+
+
+def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
+    sinfo, silent = rig.folder / "sinfo", rig.folder / "silent"
+    sinfo.write_text(f"#!/bin/sh\ncat {silent}; echo asked >> {rig.folder}/asked\n")
+    sinfo.chmod(0o755)
+    silent.write_text("cpu-3\ncpu-3\n")
+    rig.start(roll_call=0.1, roll_call_again=0.05)
+    pid = rig.running()
+    lose(rig, 12)
+    before = len(rig.happened("reconfigure"))
+    os.kill(pid, signal.SIGKILL)
+    until(
+        "it is asked more than once",
+        lambda: (rig.folder / "asked").exists() and len((rig.folder / "asked").read_text()) > 12,
+    )
+    assert len(rig.happened("reconfigure")) == before
+    assert "not yet, since 1 of them" in rig.said
+    silent.write_text("")
+    until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)

@@ -303,7 +303,7 @@ def forgotten(since: float) -> Pod:
     return patched(pod(since=NOW - 500), PodPatch("cpu-0", "uid-cpu-0", {}, {}, (told,)))
 
 
-@pytest.mark.parametrize(("since", "goes"), [(NOW - 15, True), (NOW - 14, False), (NOW + 60, False)])
+@pytest.mark.parametrize(("since", "goes"), [(NOW - 8, True), (NOW - 7, False), (NOW + 60, False)])
 def test_a_pod_whose_record_somebody_deleted_is_made_anew(since: float, goes: bool) -> None:
     """Long after slurmctld started, and before the pod became ready: only what it says itself proves it."""
     found = plan(None, WELL, forgotten(since), controller_started=NOW - 1000)

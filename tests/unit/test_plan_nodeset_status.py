@@ -7,7 +7,16 @@ from tests.fakes.plan_things import GONE, NOW, UNKNOWN, node, nodeset, pod, seen
 
 from seltzer.api.common import Condition
 from seltzer.api.nodeset import Drain, NodeSetStatus, Update
-from seltzer.plan.actions import Action, CreatePods, DrainNodes, Happening, KillJobs, MarkNodes
+from seltzer.plan.actions import (
+    Action,
+    CreatePods,
+    DeleteRecords,
+    DrainNodes,
+    Happening,
+    KillJobs,
+    MarkNodes,
+    SetAddress,
+)
 from seltzer.plan.membership import Verdict
 from seltzer.plan.nodeset import decide
 from seltzer.plan.nodeset_status import happenings, status
@@ -169,7 +178,15 @@ def test_a_condition_keeps_the_time_since_when_it_is_so() -> None:
         (CreatePods(("cpu-0", "cpu-1")), Happening("Normal", "Created", "created cpu-[0-1]")),
         (
             DrainNodes(("cpu-0",), "seltzer: update"),
-            Happening("Normal", "Draining", "drained cpu-0 (seltzer: update); their jobs go on"),
+            Happening("Normal", "Draining", "drained cpu-0 (seltzer: update): no new jobs"),
+        ),
+        (
+            DeleteRecords(("cpu-0", "cpu-1")),
+            Happening("Normal", "Unregistered", "Slurm has no cpu-[0-1] any more: no pod is left of it"),
+        ),
+        (
+            SetAddress(("cpu-0",), "10.0.0.5"),
+            Happening("Normal", "Readdressed", "told Slurm that cpu-0 is at 10.0.0.5 now"),
         ),
         (KillJobs(("cpu-0",)), Happening("Warning", "Killed", "ended the jobs on cpu-0, which took too long")),
     ],

@@ -20,6 +20,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history
 from seltzer.guard.repairer import Repairer
 from seltzer.guard.report import Report, now
+from seltzer.guard.rollcall import RollCall
 from seltzer.guard.settings import Settings
 from seltzer.guard.wake import Waker
 
@@ -83,7 +84,7 @@ class Life:
         self._asked_to_reconfigure = math.inf
         self._reconfiguring = False
         self._rotated = time.monotonic()
-        self._roll_call = self.born + self._times.roll_call if roll_call else math.inf
+        self._roll_call = RollCall(world.settings, world.processes, world.waker.wake) if roll_call else None
         world.report.set(started=now())
 
     @property
@@ -118,6 +119,8 @@ class Life:
                 self._repairer.end()
             if self._teller:
                 self._teller.end()
+            if self._roll_call:
+                self._roll_call.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -144,9 +147,9 @@ class Life:
         change = self._world.rollout.change(self.config)
         if change is None:
             self._tell()
-            if time.monotonic() >= self._roll_call:
+            if self._roll_call and self._roll_call.due:
                 log.say("all nodes register once more, so that slurmctld finds the jobs that it only believes to run")
-                self._roll_call = math.inf
+                self._roll_call = None
                 self._send_reconfigure()
             return None
         if change.restart != self._started_with:

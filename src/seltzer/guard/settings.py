@@ -22,6 +22,7 @@ class Places:
     verdict: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
+    sinfo: str = "sinfo"
     scontrol: str = "scontrol"
     scancel: str = "scancel"
     slurmrestd: str = "slurmrestd"
@@ -56,6 +57,8 @@ class Times:
     # After a crash: jobs whose start was saved and never reached a node are missed by slurmctld when that registers,
     # later than BatchStartTimeout (10 s) after the start. By itself that would be in a quarter of an hour.
     roll_call: float = 20.0
+    roll_call_again: float = 5.0  # how often it is seen whether all nodes answer
+    roll_call_latest: float = 120.0
     rotate: float = 5.0  # how often the size of the logs is looked at
 
 

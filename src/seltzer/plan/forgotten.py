@@ -15,7 +15,7 @@ from seltzer.plan.actions import Action, DeletePods, Goner
 from seltzer.plan.observation import Observation
 
 # Every slurmd registers with a new slurmctld within a second or two.
-FORGOTTEN_SECONDS = 15.0
+FORGOTTEN_SECONDS = 8.0
 
 
 def unregistered(pods: Sequence[Pod], seen: Observation) -> list[Pod]:

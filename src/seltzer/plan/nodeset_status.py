@@ -13,11 +13,13 @@ from seltzer.plan.actions import (
     Action,
     CreatePods,
     DeletePods,
+    DeleteRecords,
     DownNodes,
     DrainNodes,
     Happening,
     KillJobs,
     ResumeNodes,
+    SetAddress,
 )
 from seltzer.plan.choice import Pool
 from seltzer.plan.conditions import Finding
@@ -200,7 +202,7 @@ def _told(action: Action) -> Happening | None:
         case CreatePods(names):
             return Happening("Normal", "Created", f"created {_fold(names)}")
         case DrainNodes(names, reason):
-            return Happening("Normal", "Draining", f"drained {_fold(names)} ({reason}); their jobs go on")
+            return Happening("Normal", "Draining", f"drained {_fold(names)} ({reason}): no new jobs")
         case ResumeNodes(names):
             return Happening("Normal", "Resumed", f"resumed {_fold(names)}")
         case DownNodes(names, reason):
@@ -209,6 +211,10 @@ def _told(action: Action) -> Happening | None:
             return Happening("Warning", "Killed", f"ended the jobs on {_fold(names)}, which took too long")
         case DeletePods(pods):
             return Happening("Normal", "Removed", f"removed {_fold([pod.name for pod in pods])}")
+        case DeleteRecords(names):
+            return Happening("Normal", "Unregistered", f"Slurm has no {_fold(names)} any more: no pod is left of it")
+        case SetAddress(names, address):
+            return Happening("Normal", "Readdressed", f"told Slurm that {_fold(names)} is at {address} now")
     return None
 
 

@@ -58,9 +58,9 @@ once. Only where a pool is whole by itself there is a repeat without the operato
 _WORDS = """\
 "Answers" is from the fault until slurmctld answers a login pod, which asks five times a second, and goes on answering;
 where nothing is felt it is the time that one question takes, and one that later ones overtook doesn't count. "Job" is
-from the fault until a job runs that was submitted after it, on a node that has room; Slurm lets a batch job wait for up
-to three seconds anyway (`batch_sched_delay`). Both are the median and the worst of the repeats, in seconds. The first
-row has no fault.
+from the fault until a job runs that was submitted after it, on a node that has room; slurmctld's first plan comes two
+to three seconds after its start. Both are the median and the worst of the repeats, in seconds. The first row has no
+fault.
 
 - **Lost**: `sbatch` acknowledged it, and afterwards it isn't in the queue, never wrote that it started, and isn't held
   or named in the Lease's annotation `seltzer.dev/recovered`.

@@ -97,6 +97,11 @@ class Slurm:
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
 
+    def silent_nodes(self) -> int:
+        """How many nodes slurmctld gets no answer of."""
+        words = [self._places.sinfo, "--noheader", "--all", "--Node", "--states=no_respond", "--format=%N"]
+        return len(set(self._run(words).split()))
+
     def set_partition(self, name: str, state: str) -> None:
         self._run([self._places.scontrol, "update", f"PartitionName={name}", f"State={state}"])
 
