@@ -27,7 +27,7 @@ def main() -> int:
             print(fault.name)
         return 0
     if asked.page:
-        page.write(results.read())
+        _write_page()
         print(f"wrote {page.PAGE.relative_to(results.ROOT)}")
         return 0
     chosen = _chosen(asked.rows)
@@ -74,7 +74,7 @@ def _run(asked: argparse.Namespace, chosen: Sequence[Fault], seed: int) -> int:
     finally:
         if not asked.keep:
             succeed("sandbox", "down", "--name", asked.sandbox)
-    page.write(results.read())
+    _write_page()
     print(f"{results.RESULTS.relative_to(results.ROOT)} and {page.PAGE.relative_to(results.ROOT)} are written")
     return 1 if wrong else 0
 
@@ -124,11 +124,21 @@ def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: in
         if number == asked.repeats - 1:
             row.drain(one)
         found = results.row(fault, outcomes, about)
-        results.write(results.merged(results.read(), [found]))
+        results.write(results.merged(_known(), [found]))
     complaints = results.complaints(found) if found else []
     for complaint in complaints:
         print(f"  ! {complaint}", flush=True)
     return bool(complaints)
+
+
+def _known() -> list[results.Row]:
+    return results.read() or results.read(results.KEPT)
+
+
+def _write_page() -> None:
+    rows = _known()
+    page.write(rows)
+    results.write(rows, results.KEPT)
 
 
 def _line(number: int, name: str, one: Outcome) -> str:

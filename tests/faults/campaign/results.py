@@ -13,6 +13,8 @@ from .table import FAULTS, Fault
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "build" / "faults.json"
+KEPT = ROOT / "docs" / "faults.json"
+"""The results that the page shows: a later part of a campaign goes on from them."""
 EVIDENCE = ROOT / "build" / "faults"
 
 Row = dict[str, Any]
