@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -183,8 +184,10 @@ def test_what_had_started_or_ended_or_been_cancelled_does_not_run_again(cluster:
     assert (held["JobState"], held["Reason"]) == ("PENDING", "JobHeldUser")
     assert "it had started on cpu-" in cluster.login("scontrol", "show", "job", starts)
 
-    # Its first run ends when its node has registered; until then the node would refuse a second one.
+    # Its first run ends when its node has registered; until then the node would refuse a second one, and it takes a
+    # start in the same second for the one that was ended ("Job credential revoked").
     until("its first run has ended", lambda: not works(cluster))
+    time.sleep(2)
     cluster.login("scontrol", "release", starts)
     cluster.wait_for_job(starts, "RUNNING")
     assert runs(cluster)[starts] <= 2, "again only since a person wants it to"
