@@ -95,6 +95,7 @@ def _with_failover(fault: Fault) -> Fault:
         name=f"{fault.name}, slurmctld fails over",
         then=(_DELETE_BY_FORCE,),
         answer=FAILOVER,
+        job=FAILOVER + 5,  # nodes that don't answer hold up its first plan
         whole=(fault.whole or 0) + FAILOVER,
         standby=1,
     )
