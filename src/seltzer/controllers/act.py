@@ -112,10 +112,8 @@ class Actor:
         failures: list[Failure] = []
         actions = list(actions)
         if self._link and (asking := [action for action in actions if _needs_view(action)]):
-            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too. A node that is drained
-            # and empty stays so for a moment.
-            only_empty = all(isinstance(action, DeletePods) for action in asking)
-            self._view = await self._link.fresh(within=_MOMENT if only_empty else 0.0)
+            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
+            self._view = await self._link.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
         for stage in _stages(actions):
             answers = await asyncio.gather(*(self._one(action) for action in stage))
             for action, message in zip(stage, answers, strict=True):
@@ -242,6 +240,14 @@ class Actor:
                 return  # another pod of this name: the next pass looks at that one
             raise
         self._wrote_pod(answer)
+
+    def _all_drained(self, actions: Iterable[Action]) -> bool:
+        """Whether all that they are about are drained, so that no job can come in the next moment."""
+        known = self._link.view.nodes if self._link and self._link.view else {}
+        pods = [action.pods if isinstance(action, DeletePods) else None for action in actions]
+        return all(
+            some is not None and all((node := known.get(pod.name)) and node.drained for pod in some) for some in pods
+        )
 
     def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
         """Those whose nodes have no job right now."""
