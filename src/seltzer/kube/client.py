@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import aiohttp
 import msgspec
 
+from seltzer.kube import sockets
 from seltzer.kube.config import Config
 from seltzer.kube.errors import ApiError, ServerError, TooManyRequests, Unauthorized, Unavailable, from_answer
 from seltzer.kube.resource import HasMeta, Resource
@@ -79,7 +80,7 @@ class Client:
                 await session.close()
 
     def _new_session(self, limit: int) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=limit, ssl=self._config.tls)
+        connector = aiohttp.TCPConnector(limit=limit, ssl=self._config.tls, socket_factory=sockets.new)
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": MANAGER}
         return aiohttp.ClientSession(
             connector=connector, headers=headers, auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None)
