@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.fakes import plan_things as things
 
+from seltzer.api.common import PodTemplate
 from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
 from seltzer.api.labels import CONFIG, FINALIZER, HOLD, TRIAL
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
@@ -50,10 +52,13 @@ class TrialPod:
 OLD, OLD_NODE = "demo-slurmctld-old", "n1"
 
 
-def old_pod(deadline: float, node: str = OLD_NODE) -> Pod:
-    """A pod of the controller that should go, with when its grace is over."""
-    metadata = ObjectMeta(name=OLD, namespace="ns", uid=f"uid-{OLD}", deletion_timestamp=things.time_at(deadline))
-    return Pod(metadata=metadata, spec=PodSpec(node_name=node))
+def old_pod(deadline: float | None, config: str = "") -> Pod:
+    """A pod of the controller that should go, with when its grace is over; None: nobody has deleted it."""
+    deleted = things.time_at(deadline) if deadline is not None else None
+    metadata = ObjectMeta(
+        name=OLD, namespace="ns", uid=f"uid-{OLD}", deletion_timestamp=deleted, annotations={CONFIG: config}
+    )
+    return Pod(metadata=metadata, spec=PodSpec(node_name=OLD_NODE))
 
 
 def machine(ready: str, name: str = OLD_NODE) -> Node:
@@ -92,6 +97,8 @@ class ClusterWorld:
         self.held = False  # what the Lease says
         self.node = "True"  # whether the old pod's node is Ready; empty: it is gone
         self.leaving: float | None = None  # when the grace of an old pod of the controller is over; None: there is none
+        self.evicted = True  # the old pod should go; else only its silence can tell
+        self.patient = False  # the user says how long it stays on a node that isn't heard of
         self.speaks = True  # the old pod's guard still renews the Lease
         self.passed: set[str] = set()
         self._last = 0
@@ -112,7 +119,7 @@ class ClusterWorld:
             Pod(metadata=ObjectMeta(name=CONTROLLER_NAME, namespace="ns", annotations={CONFIG: self.annotation})),
         )
         if self.leaving is not None:
-            controllers = (*controllers, old_pod(self.leaving))
+            controllers = (*controllers, old_pod(self.leaving if self.evicted else None, self.annotation))
         nodes = {f"cpu-{number}": things.node(f"cpu-{number}") for number in range(self.records)}
         slurm = Slurm(nodes if self.reachable else None)
         metadata = ObjectMeta(
@@ -122,7 +129,7 @@ class ClusterWorld:
             deletion_timestamp=things.time_at(things.NOW) if self.deleted else None,
         )
         return Observation(
-            cluster=SlurmCluster(metadata=metadata, spec=SlurmClusterSpec(controller=Controller(hold=self.hold))),
+            cluster=SlurmCluster(metadata=metadata, spec=SlurmClusterSpec(controller=self._controller())),
             candidate=None if self.refused else candidate,
             refusal="it can't be written" if self.refused else "",
             active=self.active,
@@ -143,12 +150,16 @@ class ClusterWorld:
             jobs=None,
             slurmds=self.slurmds,
             nodes={OLD_NODE: machine(self.node)} if self.node else {},
+            silence=1 if self.speaks else 60,
             now=things.NOW,
         )
 
+    def _controller(self) -> Controller:
+        said: list[dict[str, Any]] = [{"key": "node.kubernetes.io/unreachable"}] if self.patient else []
+        return Controller(hold=self.hold, pod_template=PodTemplate(spec={"tolerations": said}))
+
     def _lease(self) -> Lease:
-        renewed = things.time_at(things.NOW - (1 if self.speaks else 60))
-        spec = LeaseSpec(holder_identity=OLD, lease_duration_seconds=5, renew_time=renewed)
+        spec = LeaseSpec(holder_identity=OLD, lease_duration_seconds=5)
         metadata = ObjectMeta(name=CONTROLLER_NAME, namespace="ns", annotations={HOLD: "true"} if self.held else {})
         return Lease(metadata=metadata, spec=spec)
 
@@ -169,9 +180,10 @@ class ClusterWorld:
                 self.held = held
             case RemoveStuckPod(_, name, uid):
                 assert (name, uid) == (OLD, f"uid-{OLD}"), "somebody else's pod is removed"
-                assert self.leaving is not None, "a pod is removed that nobody wants to go"
+                assert self.leaving is not None, "a pod is removed that isn't there"
+                assert self.evicted or not self.patient, "a pod is removed that should stay on a lost node"
                 assert self.node != "True", "a pod is removed whose node sees to it"
-                over = self.leaving < things.NOW
+                over = self.evicted and self.leaving < things.NOW
                 assert over or (self.node != "False" and not self.speaks), "a pod is removed that may be saving"
                 self.leaving = None
             case Poke(_, _, _, value):
@@ -234,7 +246,7 @@ class ClusterWorld:
         if self.leaving is not None and self.node == "True":
             self.leaving = None  # its kubelet has ended it
         elif self.leaving is not None:
-            self.leaving = things.NOW - 60
+            self.leaving, self.evicted = things.NOW - 60, True  # as Kubernetes does in the end
         self.reachable = True
         for trial in list(self.trials):
             self.vanish(trial)

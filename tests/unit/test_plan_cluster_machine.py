@@ -54,9 +54,15 @@ class ClusterMachine(RuleBasedStateMachine):
     def hold(self, hold: bool) -> None:
         self.world.hold = hold
 
-    @rule(node=st.sampled_from(["True", "False", "Unknown", ""]), speaks=st.booleans(), left=st.integers(-60, 60))
-    def a_controllers_pod_goes(self, node: str, speaks: bool, left: int) -> None:
-        self.world.node, self.world.speaks, self.world.leaving = node, speaks, NOW + left
+    @rule(
+        node=st.sampled_from(["True", "False", "Unknown", ""]),
+        speaks=st.booleans(),
+        left=st.integers(-60, 60) | st.none(),
+        patient=st.booleans(),
+    )
+    def a_controllers_pod_goes_or_is_lost(self, node: str, speaks: bool, left: int | None, patient: bool) -> None:
+        self.world.node, self.world.speaks, self.world.patient = node, speaks, patient
+        self.world.leaving, self.world.evicted = NOW + (left or 0), left is not None
 
     @precondition(lambda self: self.world.finalizer)
     @rule(sure=st.integers(0, 9))

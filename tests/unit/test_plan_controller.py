@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from msgspec import UNSET
@@ -13,6 +14,7 @@ from tests.fakes.plan_cluster_world import OLD, OLD_NODE, machine, old_pod
 from tests.fakes.plan_things import NOW, time_at
 from tests.unit.test_plan_cluster import cluster, condition, replace_status, seen, told
 
+from seltzer.api.common import PodTemplate
 from seltzer.api.core import (
     Deployment,
     DeploymentStatus,
@@ -367,7 +369,7 @@ def test_the_lease_says_what_the_spec_says(wanted: bool, said: str, expected: tu
 
 
 @pytest.mark.parametrize(
-    ("why", "left", "node", "holder", "renewed", "expected"),
+    ("why", "left", "node", "holder", "silence", "expected"),
     [
         ("its node is well, and ends it", -30, "True", OLD, 60, None),
         ("its kubelet speaks, and may be ending it", 30, "False", OLD, 60, None),
@@ -382,26 +384,65 @@ def test_the_lease_says_what_the_spec_says(wanted: bool, said: str, expected: tu
     ],
 )
 def test_a_pod_that_should_go_is_removed_only_if(
-    why: str, left: float, node: str, holder: str, renewed: float, expected: str | None
+    why: str, left: float, node: str, holder: str, silence: float, expected: str | None
 ) -> None:
-    spec = LeaseSpec(
-        holder_identity=holder, lease_duration_seconds=5, renew_time=time_at(NOW - renewed), acquire_time="then"
-    )
-    observation = looking(
-        None,
-        old_pod(NOW + left),
-        lease=Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=WELL), spec=spec),
-        nodes={OLD_NODE: machine(node)} if node else {},
-    )
-    found = [each for each in decide(observation).actions if isinstance(each, RemoveStuckPod)]
-    assert found == ([RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected)] if expected else []), why
+    observation = on_a_node_that_is(node, holder, silence, NOW + left)
+    (found,) = removed(observation) or (None,)
+    assert found == (RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected, ANY) if expected else None), why
     assert awaits_clock(observation) == (node != "True"), "else nobody would look again"
+    if found:
+        proof = None if left < 0 or holder == "c-b" else observation.lease
+        assert found.silent == proof, "a silence is proven by the Lease"
 
 
-def test_a_pod_that_nobody_deletes_stays_on_its_dead_node() -> None:
-    observation = looking(None, pod("c-a", state="unready"), nodes={}, lease=lease("c-b"))
-    assert decide(observation).actions == ()
-    assert not awaits_clock(observation)
+@pytest.mark.parametrize(
+    ("why", "node", "holder", "silence", "expected", "looks_again"),
+    [
+        ("its node is well", "True", OLD, 60, None, False),
+        ("its kubelet speaks, and may bring it back", "False", OLD, 60, None, False),
+        ("its guard speaks", "Unknown", OLD, 1, None, True),
+        ("its guard may still speak", "Unknown", OLD, 6.9, None, True),
+        ("neither its node nor its guard is heard of", "Unknown", OLD, 7.1, "not heard of", True),
+        ("its node is gone, and its guard is silent", "", OLD, 7.1, "gone", True),
+        ("another has taken over, and nobody waits for it", "Unknown", "c-b", 60, None, False),
+        ("nobody has the Lease", "Unknown", "", 60, None, False),
+    ],
+)
+def test_a_pod_that_nobody_deletes_is_removed_only_if(
+    why: str, node: str, holder: str, silence: float, expected: str | None, looks_again: bool
+) -> None:
+    observation = on_a_node_that_is(node, holder, silence)
+    wanted = [RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected, observation.lease)] if expected else []
+    assert removed(observation) == wanted, why
+    assert awaits_clock(observation) == looks_again
+
+
+@pytest.mark.parametrize(
+    ("key", "stays"), [("node.kubernetes.io/unreachable", True), ("node.kubernetes.io/not-ready", False), ("", False)]
+)
+def test_a_pod_stays_on_a_lost_node_for_as_long_as_the_user_says(key: str, stays: bool) -> None:
+    toleration = {"key": key, "operator": "Exists", "tolerationSeconds": 300}
+    patient = wanting(pod_template=PodTemplate(spec={"tolerations": [toleration]}))
+    silent = on_a_node_that_is("Unknown", OLD, 60)
+    assert bool(removed(replace(silent, cluster=patient))) != stays
+    evicted = on_a_node_that_is("Unknown", OLD, 60, NOW + 30)
+    assert removed(replace(evicted, cluster=patient)), "its time is over"
+
+
+def on_a_node_that_is(ready: str, holder: str, silence: float, deleted: float | None = None) -> Observation:
+    """Only a pod on a node with this condition Ready; an empty one: there is no such node."""
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=5, acquire_time="then")
+    return looking(
+        None,
+        old_pod(deleted, "d1"),
+        lease=Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=WELL), spec=spec),
+        nodes={OLD_NODE: machine(ready)} if ready else {},
+        silence=silence,
+    )
+
+
+def removed(observation: Observation) -> list[RemoveStuckPod]:
+    return [each for each in decide(observation).actions if isinstance(each, RemoveStuckPod)]
 
 
 def test_it_is_told_before_it_is_done_with_what_to_do_about_the_volume() -> None:

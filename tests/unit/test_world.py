@@ -71,6 +71,23 @@ def rig() -> Rig:
     return found
 
 
+def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 100.0
+    monkeypatch.setattr("seltzer.controllers.world.time.monotonic", lambda: clock)
+    key = Key("ns", "demo-slurmctld")
+    assert rig.world.silence(key) == 0, "nobody knows"
+    rig.lease("c-a", "in an hour, by the guard's clock")
+    clock = 104.0
+    assert rig.world.silence(key) == 4
+    rig.lease("c-a", "an hour ago")
+    clock = 105.0
+    assert rig.world.silence(key) == 1
+    found = rig.world.leases.get(key)
+    assert found is not None
+    rig.world.leases.remove(found)
+    assert rig.world.silence(key) == 0
+
+
 def test_a_nodes_death_is_told_to_those_who_have_a_pod_on_it(rig: Rig) -> None:
     rig.world.nodes.put(rig.node("n1", "True"))
     assert rig.told == [], "a heartbeat"

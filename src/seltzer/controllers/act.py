@@ -157,14 +157,21 @@ class Actor:
                 await self._annotate(resources.PODS, name, namespace, annotation, value)
             case Hold(namespace, name, held):
                 await self._annotate(resources.LEASES, name, namespace, HOLD, "true" if held else None)
-            case RemoveStuckPod(namespace, name, uid):
-                await _if_there(self._client.delete(resources.PODS, name, namespace, uid=uid, grace_seconds=0))
+            case RemoveStuckPod():
+                await self._remove_stuck(action)
             case SetFinalizer(present):
                 await self._set_finalizer(present)
             case MirrorPods(patches):
                 await self._each(patches, lambda patch: _if_there(self._mirror(patch)))
             case _:
                 await self._on_slurm(action)
+
+    async def _remove_stuck(self, pod: RemoveStuckPod) -> None:
+        if (seen := pod.silent) is not None:
+            lease = await self._client.get(resources.LEASES, seen.metadata.name, seen.metadata.namespace)
+            if lease.metadata.resource_version != seen.metadata.resource_version:
+                return  # its guard may have spoken since: it is looked at again
+        await _if_there(self._client.delete(resources.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0))
 
     async def _annotate(
         self, resource: Resource[Any], name: str, namespace: str, annotation: str, value: str | None

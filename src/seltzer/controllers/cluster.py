@@ -130,6 +130,7 @@ class ClusterController:
             slurmds=len(_of_component(pods, "slurmd")),
             login_config=self._login_config(cluster),
             nodes=self._nodes(pods),
+            silence=world.silence(Key(key.namespace, names.controller(cluster))),
             now=time.time(),
         )
 

@@ -7,6 +7,7 @@ isn't in a store doesn't exist: nobody but us makes what we look for.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class World:
         self.config_maps: Store[ConfigMap] = Store({"cluster": _cluster})
         self.secrets: Store[Secret] = Store()
         self.leases: Store[Lease] = Store()
+        self._heard: dict[Key, float] = {}  # when each Lease changed last, by our clock
         others: dict[str, Store[Anything]] = {
             each.kind: Store()
             for each in (
@@ -122,7 +124,18 @@ class World:
         for nodeset in self.nodesets.by("cluster", str(cluster)):
             self._nodeset_changed(Key(nodeset.metadata.namespace, nodeset.metadata.name))
 
+    def silence(self, lease: Key) -> float:
+        """For how many seconds it hasn't changed, as far as we know; one that isn't there hasn't been silent."""
+        return time.monotonic() - self._heard[lease] if lease in self._heard else 0.0
+
     def _on_lease(self, before: Lease | None, after: Lease | None) -> None:
+        item = after or before
+        assert item
+        key = Key(item.metadata.namespace, item.metadata.name)
+        if after:
+            self._heard[key] = time.monotonic()
+        else:
+            self._heard.pop(key, None)
         # It is renewed every second; only what the guard tells matters here.
         if before and after and _told(before) == _told(after):
             return

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seltzer.api.core import ObjectCondition
+from seltzer.api.core import Lease, ObjectCondition
 
 Manifest = Mapping[str, Any]
 
@@ -87,13 +87,17 @@ class Hold:
 
 @dataclass(frozen=True)
 class RemoveStuckPod:
-    """Remove the object of this very pod without waiting for its node, which is gone, not ready or not heard of."""
+    """Remove the object of this very pod without waiting for its node, which is gone, not ready or not heard of.
+
+    If its silence is the reason, then only while the Lease is as it was seen.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
     state: str
+    silent: Lease | None = None
 
 
 @dataclass(frozen=True)

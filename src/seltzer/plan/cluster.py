@@ -6,7 +6,8 @@ Guarantees, whatever the observation:
   a change of the controller's pod: an image that doesn't exist never replaces one that runs.
 - The control plane stays until no slurmd pod of the cluster is left, so that every node can be drained.
 - The volume with the queue is deleted only if the user asked for that.
-- A pod is removed without its node's consent only if it should go, is the controller's, and its node isn't ready.
+- A pod is removed without its node's consent only if it is the controller's and its node isn't ready; and if it should
+  go, or neither its node nor its guard is heard of.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ class Observation:
     login_config: str | None = None
     # The Kubernetes nodes on which the controller's pods are, as far as there are such nodes.
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    # For how long the Lease hasn't changed, by our own clock.
+    silence: float = 0.0
     now: float = 0.0
 
 
@@ -224,12 +227,22 @@ def _controllers(seen: Observation) -> list[Action]:
     held = seen.cluster.spec.controller.hold
     if seen.lease is not None and Told(seen.lease).hold != held:
         actions.append(Hold(seen.lease.metadata.namespace, seen.lease.metadata.name, held))
-    return [*actions, *stuck.removals(seen.pods.get(CONTROLLER, ()), seen.nodes, seen.lease, seen.now)]
+    pods, patient = seen.pods.get(CONTROLLER, ()), _stays_on_lost_nodes(seen.cluster)
+    return [
+        *actions,
+        *stuck.removals(pods, seen.nodes, seen.lease, seen.now, silence=seen.silence, patient=patient),
+    ]
+
+
+def _stays_on_lost_nodes(cluster: SlurmCluster) -> bool:
+    """Whether its user says how long the controller's pod stays on a node that isn't heard of."""
+    tolerations = cluster.spec.controller.pod_template.spec.get("tolerations") or ()
+    return any(each.get("key") == "node.kubernetes.io/unreachable" for each in tolerations)
 
 
 def awaits_clock(seen: Observation) -> bool:
     """Whether something comes to pass that nothing but the clock tells."""
-    return any(stuck.lost(pod, seen.nodes) for pod in seen.pods.get(CONTROLLER, ()))
+    return any(stuck.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ()))
 
 
 def lingering(seen: Observation) -> list[str]:

@@ -86,7 +86,7 @@ def in_charge(seen: Observation) -> Finding | None:
         ready = f"; {len(standbys(seen))} of {wanted} standbys are there" if wanted else ""
         return Finding("ControllerReady", "True", "Running", f"slurmctld {told.version}".strip() + f" answers{ready}")
     if pod is not None and not stuck.is_ready(seen.nodes.get(pod.spec.node_name)):
-        words = f"{_where(pod)}, which isn't ready; another pod takes over when Kubernetes has given it up"
+        words = f"{_where(pod)}, which isn't ready; another pod takes over if it stays so"
         if standing := standbys(seen):
             words = f"{_where(pod)}, which isn't ready; {standing[0].metadata.name} takes over"
         return _no("ControllerReady", "NodeLost", words)
