@@ -89,7 +89,8 @@ def _state(pod: Pod, nodes: Mapping[str, Node]) -> str:
 
 def _grace_is_over(pod: Pod, now: float) -> bool:
     """The API server's deletionTimestamp is when the grace ends, not when it begins."""
-    return now > _seconds(pod.metadata.deletion_timestamp) + _MARGIN
+    until = pod.metadata.deletion_timestamp
+    return until is not None and now > datetime.fromisoformat(until).timestamp() + _MARGIN
 
 
 def _holds(pod: Pod, lease: Lease | None) -> bool:
@@ -107,10 +108,3 @@ def _is_silent(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None, silence
     if lease is None or not _holds(pod, lease) or _heard_of(nodes.get(pod.spec.node_name)):
         return False
     return silence > (lease.spec.lease_duration_seconds or 0) + _MARGIN
-
-
-def _seconds(time: str | None) -> float:
-    try:
-        return datetime.fromisoformat(time).timestamp() if time else 0.0
-    except ValueError:
-        return 0.0
