@@ -72,13 +72,17 @@ def rig() -> Rig:
 
 
 def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = 100.0
+    clock, following = 100.0, 60.0
     monkeypatch.setattr("seltzer.controllers.world.time.monotonic", lambda: clock)
+    monkeypatch.setattr(rig.world.reflectors["Lease"], "following_for", lambda: following)
     key = Key("ns", "demo-slurmctld")
     assert rig.world.silence(key) == 0, "nobody knows"
     rig.lease("c-a", "in an hour, by the guard's clock")
     clock = 104.0
     assert rig.world.silence(key) == 4
+    following = 2.0
+    assert rig.world.silence(key) == 2, "before that we may not have heard it"
+    following = 60.0
     rig.lease("c-a", "an hour ago")
     clock = 105.0
     assert rig.world.silence(key) == 1

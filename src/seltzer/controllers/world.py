@@ -125,8 +125,10 @@ class World:
             self._nodeset_changed(Key(nodeset.metadata.namespace, nodeset.metadata.name))
 
     def silence(self, lease: Key) -> float:
-        """For how many seconds it hasn't changed, as far as we know; one that isn't there hasn't been silent."""
-        return time.monotonic() - self._heard[lease] if lease in self._heard else 0.0
+        """For how many seconds it hasn't changed although we listened; one that isn't there hasn't been silent."""
+        if lease not in self._heard:
+            return 0.0
+        return min(time.monotonic() - self._heard[lease], self.reflectors["Lease"].following_for())
 
     def _on_lease(self, before: Lease | None, after: Lease | None) -> None:
         item = after or before

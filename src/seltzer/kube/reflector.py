@@ -55,12 +55,20 @@ class Reflector(Generic[T]):
         self._backoff = backoff or Backoff()
         self._streams_initial = True
         self._heard = time.monotonic()
+        self._following: float | None = None  # since when there was no break
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
 
     def stale_for(self) -> float:
         """Seconds since the server last said anything: how old what the store holds may be."""
         return time.monotonic() - self._heard
+
+    def following_for(self) -> float:
+        """For how many seconds changes have come without a break, as far as we know; 0 while they don't come.
+
+        What doesn't change in that time is silent; what was silent before may only not have been heard.
+        """
+        return time.monotonic() - self._following if self._following is not None else 0.0
 
     async def run(self) -> None:
         version: str | None = None
@@ -82,6 +90,7 @@ class Reflector(Generic[T]):
                 failed = error
                 version = str(self._store.resource_version) if self._store.synced else None
             self.error = failed
+            self._following = None
             await asyncio.sleep(self._backoff.next())
 
     async def _follow(self, version: str | None) -> str | None:
@@ -99,12 +108,15 @@ class Reflector(Generic[T]):
         params["timeoutSeconds"] = str(random.randint(_SHORTEST_WATCH, _LONGEST_WATCH))  # noqa: S311
         decoder, events = Decoder(self._resource.type), 0
         async with self._client.stream(self._path, params) as content:
+            if initial is None:
+                self._follows()
             async for batch in lines(content, self._silence):
                 self._heard = time.monotonic()
                 for line in batch:
                     initial = self._take(decoder.decode(line), initial)
                 if initial is None:
-                    self._is_well()
+                    self._follows()
+                    self._backoff.reset()
                 events += len(batch)
                 if events >= _YIELD_EVERY:
                     events = 0
@@ -146,6 +158,7 @@ class Reflector(Generic[T]):
         self.synced.set()
         return listing.resource_version
 
-    def _is_well(self) -> None:
-        self._backoff.reset()
+    def _follows(self) -> None:
         self.error = None
+        if self._following is None:
+            self._following = time.monotonic()
