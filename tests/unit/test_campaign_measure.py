@@ -72,9 +72,10 @@ def test_no_job_has_run_yet() -> None:
 
 
 def test_the_slowest_start_is_by_the_first_run_of_each() -> None:
-    acks = [Ack("a", "1", FAULT, FAULT), Ack("b", "2", FAULT + 1, FAULT + 1), Ack("never", "3", FAULT, FAULT)]
+    acks = [Ack("a", "1", FAULT, FAULT), Ack("b", "2", FAULT + 1, FAULT + 1), Ack("before", "0", FAULT - 1, FAULT - 1)]
     runs = [started(FAULT + 0.5, "a"), started(FAULT + 9, "a"), started(FAULT + 2.5, "b")]
-    assert slowest_start(acks, runs, FAULT) == 1.5
+    assert slowest_start(acks, runs, FAULT, FAULT + 30) == 1.5
+    assert slowest_start([*acks, Ack("never", "3", FAULT + 10, FAULT + 10)], runs, FAULT, FAULT + 30) == 20
 
 
 def seconds_until_whole(*takings: set[str] | None, away: list[Away] | None = None) -> float | None:

@@ -62,6 +62,8 @@ def test_complaints_name_what_isnt_as_expected() -> None:
     late, lost = results.complaints(row(good(31, lost=["a (7)"])))
     assert "31" in late and "30" in late
     assert lost == "1 jobs lost"
+    (slow,) = results.complaints(row(good(0.2, slowest_s=61), fault=Fault("API server down", ())))
+    assert slow == "a new job waited for 61 s, not 5 at most"
 
 
 def test_rows_that_were_run_now_replace_theirs_in_the_order_of_the_table(tmp_path: Path) -> None:

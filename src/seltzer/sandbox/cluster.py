@@ -69,8 +69,7 @@ class Sandbox:
             self._start_nodes()
             self.wait_for_api_server()
         with progress.step(f"{self.spec.nodes} nodes Ready"):
-            self._run_in_hub(components.controller_manager(self.layout))
-            self._run_in_hub(components.scheduler(self.layout))
+            self.start_managers()
             api = self.api()
             for manifest in manifests.all_of_them():
                 self._apply(api, manifest)
@@ -106,6 +105,11 @@ class Sandbox:
         self._run_in_hub(components.etcd(self.layout))
         self._run_in_hub(components.apiserver(self.layout))
         self._start_forwarder()
+
+    def start_managers(self) -> None:
+        """Those who act for Kubernetes; they need the API server."""
+        self._run_in_hub(components.controller_manager(self.layout))
+        self._run_in_hub(components.scheduler(self.layout))
 
     def wait_for_api_server(self) -> None:
         self._wait("the API server is not ready", lambda: self.api().ready(), "kube-apiserver")

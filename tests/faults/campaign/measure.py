@@ -108,14 +108,14 @@ def job_seconds(asks: Iterable[Ask], acks: Iterable[Ack], runs: Iterable[Run], f
     return min(starts) - fault if starts else None
 
 
-def slowest_start(acks: Iterable[Ack], runs: Iterable[Run], since: float) -> float:
-    """The longest that a job waited from its submission until it ran, of those submitted since then that ran."""
+def slowest_start(acks: Iterable[Ack], runs: Iterable[Run], since: float, until: float) -> float:
+    """The longest that a job waited from its submission until it ran, or in vain, of those submitted since then."""
     begun = {ack.key: ack.begun for ack in acks if ack.begun >= since}
     starts: dict[str, float] = {}
     for run in runs:
         if run.what == "start" and run.key in begun:
             starts.setdefault(run.key, run.time)
-    return max((time - begun[key] for key, time in starts.items()), default=0.0)
+    return max((starts.get(key, until) - time for key, time in begun.items()), default=0.0)
 
 
 def summary(seconds: Sequence[float]) -> dict[str, float | None]:

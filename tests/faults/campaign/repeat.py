@@ -22,8 +22,6 @@ _FULL_DEADLINE = 90.0
 _QUIET = 1.5
 _RETURN_WATCH = 3.0
 _WARM_UP = 3.0
-_AFTERWARDS = 6.0
-"""How long a pool is watched after what was lost has come back: by then it could do harm."""
 _THEN = 12.0
 """Within how many seconds after the fault the second one comes: until the first has been dealt with."""
 
@@ -131,17 +129,18 @@ class Row:
             last = measure.outage(asks, felt).last or felt
             calm = time.time() - last > _QUIET + 2  # an ask that hangs is known to have failed only two seconds later
             answers = calm and outcome.answer_s is not None and outcome.job_s is not None
-            return self._is_whole(fault, outcome) and answers and not coming
+            watched = time.time() - began > fault.lasts + fault.afterwards
+            return self._is_whole(fault, outcome) and answers and watched and not coming
 
         what = "slurmctld answers and a new job runs" + ("" if fault.whole is None else ", and the pool is whole")
         try:
-            until(what, over, fault.lasts + PATIENCE)
+            until(what, over, fault.lasts + fault.afterwards + PATIENCE)
         finally:
             if "end" in coming:
                 come("end")
         outcome.unanswered = measure.unanswered(load.asks(), began)
         outcome.slowest_s = measure.slowest_start(
-            (ack for ack in load.acks().values() if ".probe." in ack.key), load.runs(), began
+            (ack for ack in load.acks().values() if ".probe." in ack.key), load.runs(), began, time.time()
         )
 
     def _is_whole(self, fault: Fault, outcome: Outcome) -> bool:
@@ -159,8 +158,7 @@ class Row:
         asks = measure.whole(looks, rig.shape.replicas, rig.away)
         outcome.whole_s = measure.answer_seconds(asks, began)
         last = measure.outage(asks, began).last or began
-        watched = fault.lasts + (_AFTERWARDS if fault.ends else 0.0)
-        return outcome.whole_s is not None and time.time() - last > _QUIET and time.time() - began > watched
+        return outcome.whole_s is not None and time.time() - last > _QUIET
 
     def _comes_back(self, scene: Scene) -> str:
         """Wake the lost node while the slurmctld that leads now stands still: nothing of its state may change."""

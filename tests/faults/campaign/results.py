@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,8 @@ def complaints(found: Row) -> list[str]:
         worst = found.get(key, {}).get("worst")
         if worst is not None and worst > expected[key]:
             wrong.append(f"{what} after {worst} s at worst, not within {expected[key]:g}")
+    if found["slowest_start_s"] > expected.get("slowest_s", math.inf):
+        wrong.append(f"a new job waited for {found['slowest_start_s']} s, not {expected['slowest_s']:g} at most")
     if found["nodes_drained"]:
         wrong.append(f"Slurm drained nodes {found['nodes_drained']} times")
     if found["jobs_lost"]:

@@ -168,6 +168,12 @@ class Rig:
             replace(each, until=min(each.until, time.time())) if each.machine == machine else each for each in self.away
         ]
 
+    def start_api_server(self) -> None:
+        """And those who act for Kubernetes, as far as they don't run."""
+        self.machine.start_api_server()
+        self.machine.wait_for_api_server()
+        self.machine.start_managers()
+
     # --- whole again ----------------------------------------------------------------------------------------------
 
     def make_whole(self, standby: int, evenly: bool = False) -> list[str]:
@@ -177,8 +183,7 @@ class Rig:
         What Slurm had drained is resumed, and told: each node with why.
         """
         drained: list[str] = []
-        self.machine.start_api_server()
-        self.machine.wait_for_api_server()
+        self.start_api_server()
         for node in self.mortal:
             if self.node_state(node) != "running":
                 self.heal(node)

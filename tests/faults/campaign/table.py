@@ -45,6 +45,8 @@ class Fault:
     """Watched for at least so many seconds."""
     ends: tuple[Action, ...] = ()
     """What ends the fault by itself after it has lasted, while the watching goes on."""
+    afterwards: float = 0.0
+    """For how many more seconds it is watched then: what comes back may do harm."""
     returns: bool = False
     """The node that was lost comes back with a slurmctld that still believes in itself: it must change nothing."""
     interactive: bool = False
@@ -60,6 +62,8 @@ class Fault:
     def expected(self) -> dict[str, float]:
         """The most seconds of each kind."""
         seconds = {"answer_s": self.answer, "job_s": max(self.answer, self.job)}
+        if self.answer <= UNFELT:
+            seconds["slowest_s"] = self.job  # nor may a job that is submitted later notice
         return seconds if self.whole is None else {**seconds, "whole_s": self.whole}
 
 
@@ -85,7 +89,7 @@ def _lost_slurmds(name: str, fault: str, share: float = 0.0) -> Fault:
 
 def _back_after(seconds: float, fault: Fault) -> Fault:
     """What was lost comes back after a while, and is watched."""
-    return replace(fault, ends=fault.undo, undo=(), lasts=seconds)
+    return replace(fault, ends=fault.undo, undo=(), lasts=seconds, afterwards=6)
 
 
 def _with_failover(fault: Fault) -> Fault:
@@ -110,7 +114,12 @@ _DEAD = _lost_node("node killed", "kill", returns=False)
 _CUT = _lost_node("node cut", "cut", returns=True)
 _FROZEN = _lost_node("node frozen and woken", "freeze", returns=True)
 _NO_API = Fault(
-    "API server down for 60 s", (actions.stop_api_server,), ends=(actions.start_api_server,), lasts=60, alone=True
+    "API server down for 60 s",
+    (actions.stop_api_server,),
+    ends=(actions.start_api_server,),
+    lasts=60,
+    afterwards=30,
+    alone=True,
 )
 _KUBELET = Fault("kubelet restarted", (actions.stop_kubelet, actions.start_kubelet), lasts=15, shape=POOL, whole=KEPT)
 _FULL = Fault("state volume full for 10 s", (actions.fill_volume,), ends=(actions.empty_volume,), lasts=10, job=20)
@@ -129,6 +138,7 @@ _SLURMDS: tuple[Fault, ...] = (
         does=(actions.stop_kubelet,),
         ends=(actions.start_kubelet,),
         lasts=20,
+        afterwards=6,
         whole=20 + REPLACED,
     ),
 )
