@@ -75,7 +75,7 @@ fault.
 Every job writes when it starts and ends, with its ID and restart count, to a volume that no fault reaches; what was
 acknowledged is written down beside the login pod. In one repeat of each row there is no operator, from before the fault
 until after the recovery. The API server takes the controller manager and the scheduler with it, as their election does
-in a cluster that has several, and is watched for half a minute after it is back.
+in a cluster that has several, and is watched for 20 seconds after it is back.
 
 Each repeat also looks at the state volume. The stamps that the guards write there at each start, stop, crash and save
 never go back to an older epoch. Where a node was cut off or frozen, the new slurmctld is stopped for a moment before

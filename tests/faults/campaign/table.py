@@ -118,7 +118,7 @@ _NO_API = Fault(
     (actions.stop_api_server,),
     ends=(actions.start_api_server,),
     lasts=60,
-    afterwards=30,
+    afterwards=20,
     alone=True,
 )
 _KUBELET = Fault("kubelet restarted", (actions.stop_kubelet, actions.start_kubelet), lasts=15, shape=POOL, whole=KEPT)
