@@ -111,6 +111,14 @@ class Sandbox:
         self._run_in_hub(components.controller_manager(self.layout))
         self._run_in_hub(components.scheduler(self.layout))
 
+    def kill(self, name: str) -> None:
+        """End one of its programs on purpose, as a crash would."""
+        record = self.registry.get(name)
+        if record is None:
+            raise SeltzerError(f"{name} isn't running")
+        self._started.discard(name)
+        record.kill()
+
     def wait_for_api_server(self) -> None:
         self._wait("the API server is not ready", lambda: self.api().ready(), "kube-apiserver")
 

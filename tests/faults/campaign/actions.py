@@ -98,9 +98,7 @@ def stop_api_server(scene: Scene) -> None:
     One that lived on would take all nodes for lost when the API server is back: it heard of none for a minute.
     """
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-        record = scene.rig.machine.registry.get(name)
-        assert record, f"{name} isn't running"
-        record.kill()
+        scene.rig.machine.kill(name)
 
 
 def start_api_server(scene: Scene) -> None:
