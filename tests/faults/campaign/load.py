@@ -226,8 +226,9 @@ class Load:
 
     def _ask(self) -> None:
         begun = time.time()
-        code, said, _ = self.command("scontrol", "ping", deadline=_ASK_DEADLINE)
-        ask = Ask(begun, time.time(), code == 0 and "is UP" in said)
+        code, said, error = self.command("scontrol", "ping", deadline=_ASK_DEADLINE)
+        answered = code == 0 and "is UP" in said
+        ask = Ask(begun, time.time(), answered, "" if answered else " ".join(f"{code} {said} {error}".split()))
         with self._lock:
             self._asks.append(ask)
 

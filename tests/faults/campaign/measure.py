@@ -19,6 +19,8 @@ class Ask:
     begun: float
     ended: float
     answered: bool
+    said: str = ""
+    """What was said instead of an answer."""
 
     def overtaken_by(self, other: Ask) -> bool:
         return self.begun < other.begun and other.ended < self.ended

@@ -204,7 +204,7 @@ class Row:
         acks = [vars(ack) for ack in rig.load.acks().values() if ack.key in keys]
         runs = [vars(run) for run in rig.load.runs() if run.key in keys]
         (folder / "jobs.json").write_text(json.dumps({"acks": acks, "runs": runs}, indent=1) + "\n")
-        asks = [f"{ask.begun:.3f} {ask.ended:.3f} {ask.answered}\n" for ask in rig.load.asks()[-600:]]
+        asks = [f"{ask.begun:.3f} {ask.ended:.3f} {ask.answered} {ask.said}\n" for ask in rig.load.asks()[-600:]]
         (folder / "asks.txt").write_text("".join(asks))
         looks = [f"{look.begun:.3f} {look.ended:.3f} {sorted(look.taking or ())}\n" for look in rig.load.looks()[-600:]]
         (folder / "looks.txt").write_text("".join(looks))
@@ -229,7 +229,7 @@ class Row:
     def _slurmctld_logs(self) -> str:
         """What slurmctld and its guard said; read before the pod is replaced."""
         selector = "--selector=app.kubernetes.io/component=slurmctld"
-        return self._kubectl("logs", selector, "--tail=3000", "--prefix")
+        return self._kubectl("logs", selector, "--tail=30000", "--prefix")
 
     def _ask(self, file: Path, *words: str) -> None:
         file.write_text(self._kubectl(*words))
