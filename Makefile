@@ -66,7 +66,7 @@ bench: setup ## Measure how fast things are, beside the floor; the numbers are i
 	@.venv/bin/python -m bench.sandbox
 
 .PHONY: faults
-faults: setup ## Break a real cluster in every way there is, and measure what it costs: some two hours (docs/faults.md)
+faults: setup ## Break a real cluster in every way there is, and measure what it costs: some four hours (docs/faults.md)
 	@.venv/bin/seltzer sandbox prepare
 	@.venv/bin/python -m tests.faults.campaign $(if $(rows),--rows "$(rows)") $(if $(repeats),--repeats $(repeats))
 

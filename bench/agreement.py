@@ -75,6 +75,12 @@ async def agreed(here: Scene, names: list[str]) -> float:
     return (await _told(here, names, SLURM_READY, "True"))[-1]
 
 
+async def agreed_barely(here: Scene, names: list[str]) -> float:
+    """The same of a condition that is simply written."""
+    await here.bare.set_condition(names, {"type": FLOOR_CONDITION, "status": "True"})
+    return (await _told(here, names, FLOOR_CONDITION, "True"))[-1]
+
+
 async def drain(here: Scene, names: list[str]) -> list[float]:
     """Seconds from a drain in Slurm until each pod's condition says so, the first pod first."""
     await agreed(here, names)

@@ -15,7 +15,7 @@ from seltzer.api.common import API_VERSION, Condition, NodeCounts
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
 from seltzer.api.schema import spelled_out
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
-from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJob, Standby, VolumeStatus
+from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, Standby, VolumeStatus
 
 CLUSTER = "slurmcluster/demo"
 POOL = "nodeset/cpu"
@@ -310,7 +310,13 @@ def test_the_status_of_a_cluster_is_shown_in_columns(kept: Sandbox) -> None:
         ),
         volume=VolumeStatus(free=1, size=2),
         crash=Crash(time=TIME, how="was ended by SIGSEGV", lines="a\nb"),
-        recovered=Recovered(time=TIME, epoch=2, jobs=(RecoveredJob(id="7", outcome="held"),), more=1),
+        recovered=Recovered(
+            time=TIME,
+            epoch=2,
+            groups=(RecoveredJobs(outcome="held", why="so", jobs="7-9", count=3, users="1000"),),
+            more=1,
+            earlier=(Recovery(time=TIME, groups=(RecoveredJobs(outcome="ran", jobs="7", count=1),)),),
+        ),
     )
     report(kept, CLUSTER, to_builtins(status))
     assert convert(kept.get(*CLUSTER.split("/")), SlurmCluster).status == status

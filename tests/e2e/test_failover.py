@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.harness import Answer, Cluster, Sandbox, until
 
+from seltzer.guard.recovery.slurm import TALKS
+
 pytestmark = pytest.mark.timeout(300)
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -121,6 +123,12 @@ def test_a_standby_waits_on_another_node_and_is_shown(pair: Cluster) -> None:
     assert f"standby  {standby['pod']} on {standby['node']}" in said
 
 
+def test_slurmctld_tells_whether_it_waits_for_nodes(pair: Cluster) -> None:
+    """After a repair, nodes register again when it doesn't."""
+    pod = controller(pair)["pod"]
+    until("it waits for none", lambda: TALKS.findall(beside(pair, pod, "sdiag").stdout) == ["0"])
+
+
 def test_failover_on_purpose_loses_nothing_and_tells_from_where_to_where(pair: Cluster) -> None:
     job, before = pair.hold(), controller(pair)
     waiting = pair.sbatch("true", "--hold")
@@ -148,7 +156,7 @@ def test_with_a_standby_a_killed_node_costs_seconds(pair: Cluster) -> None:
     assert pair.jobs()[job] == "RUNNING"
     until("the status says so", lambda: controller(pair)["pod"] == before["standbys"][0]["pod"])
     # Kubernetes evicts what is on the dead node, and can't end it there; nobody has to wait for that.
-    said = event(pair, "StuckPodRemoved", before["pod"])
+    said = event(pair, "RemovingStuckPod", before["pod"])
     assert f"kubectl taint node {before['node']} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said
     until("the pod on the dead node is gone", lambda: not pair.get(f"pod/{before['pod']}"))
     pair.sandbox.command("node", "heal", before["node"])
@@ -205,7 +213,7 @@ def test_a_pod_that_cannot_end_makes_way_for_its_successor(installed: Sandbox) -
     try:
         job, before = saved_job(solo), controller(solo)
         installed.command("node", "kill", before["node"])
-        said = event(solo, "StuckPodRemoved", before["pod"])
+        said = event(solo, "RemovingStuckPod", before["pod"])
         assert "a slurmctld that still runs there can't change the state" in said
         until("slurmctld answers from another node", lambda: answers(solo), STUCK)
         until("the status says so", lambda: controller(solo)["node"] not in ("", before["node"]))

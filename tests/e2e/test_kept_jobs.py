@@ -14,12 +14,23 @@ from typing import Any
 import pytest
 from tests.harness import Cluster, Sandbox, until
 
+from seltzer.plan import jobids
+
 SLURMCTLD = "pgrep -o -f '^slurmctld -D'"
 LOG = "/run/slurmctld-state/slurmctld.log"
+ALL = "/run/slurmctld-state/seltzer.recoveries"
 # What a job that is put back can't have as it was.
 NEW = {"SubmitTime", "EligibleTime", "AccrueTime", "LastSchedEval", "AllocNode:Sid"}
 # What it has depends on whether the scheduler has looked at it.
 SCHEDULED = {"Priority", "Reason", "NumNodes", "Scheduler"}
+REASONS = {
+    "JobsPutBack": "put-back",
+    "JobsHeld": "held",
+    "JobsKept": "kept",
+    "JobsRan": "ran",
+    "JobsCancelled": "cancelled",
+    "JobsLost": "lost",
+}
 RAN = "echo $SLURM_JOB_ID >> /tmp/ran.$(id -u)"
 
 # Everything that is submitted here waits, each for a reason of its own.
@@ -113,7 +124,43 @@ def killed(cluster: Cluster, *when: str) -> Iterator[dict[str, str]]:
     # It is started once more when all is repaired.
     until("slurmctld runs", lambda: told(cluster, "phase") == "running")
     until("slurmctld answers", lambda: cluster.run("scontrol", "ping").code == 0)
-    outcomes.update({job["id"]: job["outcome"] for job in found["jobs"]})
+    outcomes.update(by_job(found))
+    assert by_job(json.loads(cluster.in_controller("cat", ALL).stdout)[-1]) == outcomes
+    until("Events name them", lambda: outcomes.items() <= named_by_events(cluster).items())
+    until("status names them", lambda: named_by_status(cluster) == outcomes)
+    for group in found["groups"]:
+        shown = cluster.seltzer("status", cluster.name, check=False).stdout
+        assert group["why"].rstrip(".") in shown
+        assert any(group["why"].rstrip(".") in each["message"] for each in cluster.events())
+
+
+def by_job(recovery: dict[str, Any]) -> dict[str, str]:
+    """What became of each job, as the guard tells it."""
+    return {job: group["outcome"] for group in recovery["groups"] for job in jobids.expand(group["jobs"])}
+
+
+def named_by_events(cluster: Cluster) -> dict[str, str]:
+    """The jobs of `jobs 7, 9-12 (why), 20 (why): words`, with what became of each by the last Event."""
+    found = {}
+    for event in cluster.events():
+        if outcome := REASONS.get(event["reason"]):
+            ids = re.sub(r"^jobs? | \([^)]*\)| ", "", re.sub(r": [^:]*$", "", event["message"]))
+            found.update(dict.fromkeys(jobids.expand(ids), outcome))
+    return found
+
+
+def named_by_status(cluster: Cluster) -> dict[str, str]:
+    """The jobs of the newest recovery that `seltzer status` prints."""
+    _, _, shown = cluster.seltzer("status", cluster.name, check=False).stdout.partition("recovered jobs")
+    found, outcome = {}, ""
+    for line in shown.splitlines()[1:]:
+        if head := re.fullmatch(r"│   [├└]── ([a-z-]+)  \d+ jobs?: .*", line):
+            outcome = head[1]
+        elif ids := re.fullmatch(r"│   [│ ]   [├└]── .*: (.*)", line):
+            found.update(dict.fromkeys(jobids.expand(ids[1].replace(", ", ",")), outcome))
+        else:
+            break
+    return found
 
 
 def runs(cluster: Cluster) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,14 @@ def test_nobody_gets_in_without_a_key_that_was_given(ssh: Ssh) -> None:
     answer = ssh.from_here("ada", "id", options=methods)
     assert answer.code == 255
     assert "Permission denied (publickey)" in answer.stderr, "no password is asked for"
+
+
+def test_who_fails_locks_nobody_else_out_of_the_same_address(ssh: Ssh) -> None:
+    """By its own defaults sshd refuses an address for a while after four such tries."""
+    with ThreadPoolExecutor(4) as several:
+        refused = several.map(lambda _: ssh.from_here("mallory", "id").stderr, range(8))
+    assert all("Permission denied (publickey)" in said for said in refused)
+    assert ssh.from_here("ada", "whoami").stdout == "user\n"
 
 
 def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: Ssh, keys: Keys) -> None:

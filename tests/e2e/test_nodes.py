@@ -121,7 +121,9 @@ def test_a_whole_nodeset_is_drained_and_resumed_by_its_name(cluster: Cluster) ->
         words = said(cluster, "explain", "cpu-1")
         assert f"{who.pop()} drained it" in words and "says: a broken fan." in words
         assert words.endswith("Seltzer never undoes what a person did: 'seltzer resume cpu-1' brings it back.")
-        said(cluster, "resume", "cpu-1")
+        said(cluster, "resume", "cpu-1", "--reason", "a new fan")
+        told = [each["message"] for each in cluster.events() if each["reason"] == "Resumed"]
+        assert any(words.startswith("cpu-1 resumed: a new fan [") for words in told), told
     finally:
         answer = cluster.seltzer("resume", "cpu")
     assert answer.stdout == "cpu-0 of demo takes jobs again\n"

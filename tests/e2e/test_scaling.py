@@ -49,7 +49,7 @@ def test_a_running_job_survives_scaling_from_2_to_5_to_1(cluster: Cluster) -> No
     assert (record["JobState"], record["Restarts"], record["NodeList"]) == ("COMPLETED", "0", "cpu-1")
     events = cluster.told("NodeSet", "cpu")
     assert events["Created"] == "created cpu-[2-4]"
-    assert events["Removed"] == "removed cpu-[0,2-4]"
+    assert events["Removed"] == "removed cpu-[0,2-4]: fewer are wanted"
 
 
 def test_kubectl_scale_sees_what_it_asked_for(cluster: Cluster) -> None:

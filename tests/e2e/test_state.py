@@ -3,6 +3,7 @@ whatever dies is made whole again without a hand."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -123,6 +124,24 @@ def test_a_pod_tells_of_its_job_and_no_eviction_takes_it(cluster: Cluster) -> No
         until("another one is elsewhere", lambda: moved(cluster, "cpu-1", uid, where))
     finally:
         cluster.sandbox.kubectl("uncordon", where)
+    cluster.wait("nodeset/cpu", "Ready")
+    assert cluster.job(job)["Restarts"] == "0"
+
+
+def test_nor_is_a_pod_evicted_whose_job_a_scale_in_waits_for(cluster: Cluster) -> None:
+    """Kubernetes counts the replicas that are wanted, which are none."""
+    job = cluster.hold("--nodelist=cpu-1")
+    until("it is busy", lambda: cluster.pods("cpu")["cpu-1"]["metadata"]["labels"].get("seltzer.dev/busy") == "true")
+    cluster.scale("cpu", 0)
+    try:
+        until("it takes no more", lambda: drained(cluster, "cpu-1"))
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "cpu-1"}}
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods/cpu-1/eviction"
+        refused = cluster.sandbox.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction), check=False)
+        assert "disruption budget" in refused.stdout + refused.stderr, refused
+        cluster.release(job)
+    finally:
+        cluster.scale("cpu", 2)
     cluster.wait("nodeset/cpu", "Ready")
     assert cluster.job(job)["Restarts"] == "0"
 

@@ -49,6 +49,7 @@ class Rig:
                 await asyncio.wait([self._term])
             finally:
                 self._term.cancel()
+                await asyncio.gather(self._term, return_exceptions=True)
             self._writes.restarted()
 
     async def _lead(self) -> None:
@@ -101,6 +102,22 @@ class Rig:
         state.delete(pod)
         return name
 
+    def cordon(self, pod: str) -> None:
+        """The Kubernetes node that a slurmd pod is on."""
+        self._server.state.patch(
+            Id("", "nodes", "", self.pods()[pod]["spec"]["nodeName"]), spec={"unschedulable": True}
+        )
+
+    def lose_slurmds_node(self) -> None:
+        """The Kubernetes node of all slurmds dies, and with it they; new pods find another one."""
+        state = self._server.state
+        for name, pod in self.pods().items():
+            node = Id("", "nodes", "", pod["spec"]["nodeName"])
+            state.patch_status(node, conditions=[{"type": "Ready", "status": "Unknown"}])
+            state.patch(node, spec={"unschedulable": True})
+            self.slurm.silent.add(pod["status"]["podIP"])
+            self._machines.stuck_ending.add(name)
+
     def controllers(self) -> list[str]:
         """The names of slurmctld's pods."""
         found = (id_.name for id_, _ in self._server.state.items("", "pods"))
@@ -120,6 +137,17 @@ class Rig:
         found = self._server.state.items("", "pods")
         return {id_.name: pod for id_, pod in found if "seltzer.dev/nodeset" in pod["metadata"].get("labels", {})}
 
+    def protected(self) -> set[str]:
+        """The slurmd pods that the NodeSet's disruption budget selects."""
+        budget = self._server.state.get(Id("policy", "poddisruptionbudgets", "ns", "cpu-busy"))
+        wanted = budget["spec"]["selector"]["matchLabels"].items()
+        return {name for name, pod in self.pods().items() if wanted <= pod["metadata"]["labels"].items()}
+
+    def told(self, pod: str) -> dict[str, str]:
+        """The pod's conditions that are ours."""
+        found = self.pods()[pod]["status"].get("conditions", [])
+        return {each["type"]: each["status"] for each in found if each["type"].startswith("seltzer.dev/")}
+
     def ready(self, plural: str, name: str) -> bool:
         for id_, item in self._server.state.items("seltzer.dev", plural):
             if id_.name == name:
@@ -128,6 +156,12 @@ class Rig:
                 ready = told.get("Ready", {})
                 return bool(ready.get("status") == "True" and ready.get("observedGeneration") == generation)
         return False
+
+    def why_refused(self) -> str:
+        """What the NodeSet says could not be done."""
+        (item,) = (item for _, item in self._server.state.items("seltzer.dev", "nodesets"))
+        (ready,) = (each for each in item["status"]["conditions"] if each["type"] == "Ready")
+        return str(ready["message"]) if ready["reason"] == "Refused" else ""
 
     def config(self) -> str:
         """The slurm.conf that is rolled out."""

@@ -125,7 +125,7 @@ class Rig:
             "verdict": str(self.folder / "verdict"),
             "slurmctld": [sys.executable, "-S", str(FAKES / "guard_slurmctld.py")],
             "gdb": str(self.folder / "gdb"),
-            "sinfo": str(self.folder / "sinfo"),
+            "sdiag": str(self.folder / "sdiag"),
             "port": port,
             "http_port": http_port,
         }

@@ -17,6 +17,7 @@ from pathlib import Path
 
 KNOWN = (
     *("SlurmctldPort", "StateSaveLocation", "PartitionName", "SlurmctldLogFile", "SlurmctldDebug"),
+    "LogTimeFormat",
     *("SchedulerType", "SchedulerParameters", "FirstJobId"),
 )
 

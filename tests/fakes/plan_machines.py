@@ -26,6 +26,7 @@ class ModelMachine:
     there: bool = True
     cordoned: bool = False
     taint: str = ""
+    pressure: bool = False
     # How far its clock is ahead.
     skew: float = 0.0
     # For how long nobody has heard of it.
@@ -48,13 +49,14 @@ class ModelMachine:
     @property
     def well(self) -> bool:
         """As Kubernetes shows it: new pods may come."""
-        return self.there and self.ready == "True" and not self.cordoned and not self.taint
+        return self.there and self.ready == "True" and not (self.cordoned or self.taint or self.pressure)
 
     def seen(self) -> KubeNode | None:
         if not self.there:
             return None
         taints = (self.taint,) if self.taint else ()
-        return things.machine(self.ready, *taints, name=self.name, cordoned=self.cordoned).node
+        pressure = str(self.pressure)
+        return things.machine(self.ready, *taints, name=self.name, cordoned=self.cordoned, MemoryPressure=pressure).node
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 
@@ -66,6 +68,14 @@ class ModelMachine:
 
     def gets_a_taint(self) -> None:
         self.taint = "maintenance=soon:NoSchedule"
+
+    def gets_a_taint_that_drives_out(self) -> None:
+        """Kubernetes deletes its pods: see `World.drive_out`."""
+        self.taint = "upgrade=now:NoExecute"
+
+    def is_about_to_be_removed(self) -> None:
+        """As an autoscaler says."""
+        self.taint = "ToBeDeletedByClusterAutoscaler=17:NoSchedule"
 
     def loses_its_taint(self) -> None:
         self.taint = ""
@@ -82,6 +92,13 @@ class ModelMachine:
         """Its kubelet says how it is."""
         if self.speaks:
             self.there, self.ready = True, "True" if ready else "False"
+
+    def comes_under_pressure(self) -> None:
+        """Its kubelet says so too."""
+        self.pressure = self.pressure or self.speaks
+
+    def is_relieved(self) -> None:
+        self.pressure = self.pressure and not self.speaks
 
     def go_unheard(self) -> None:
         """Kubernetes has waited long enough."""

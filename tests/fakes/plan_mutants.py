@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from unittest import mock
 
-from seltzer.controllers import act
+from seltzer.controllers import on_slurm
 from seltzer.plan import causes, choice, deletion, forgotten, lost, mirror, nodes, nodeset, removal, staying
-from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import DeletePods
 from seltzer.plan.nodeset import Decision
 from seltzer.plan.observation import Observation
@@ -42,11 +40,11 @@ def _silent_machine(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
 
 
 def _silent_slurmd(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
-    return pod.metadata.name in (seen.silent or ())
+    return seen.answers.get(pod.metadata.name) is False
 
 
 def _unknown_is_silent(pod: Any, seen: Observation, _: Mapping[str, str]) -> bool:
-    return _silent_machine(pod, seen, _) and (seen.silent is None or pod.metadata.name in seen.silent)
+    return _silent_machine(pod, seen, _) and seen.answers.get(pod.metadata.name) is not True
 
 
 def _names_of_the_living(seen: Observation, count: int) -> list[str]:
@@ -58,12 +56,8 @@ def _asks_nobody(pods: Any, ask: bool) -> DeletePods:
     return DeletePods(pods, ask=False)
 
 
-def _unready(pod: Any, now: float, slurmd_started: float = 0.0) -> str:
-    """Its own conditions count as news of the pod."""
-    since = max((each.last_transition_time or "" for each in pod.status.conditions), default="")
-    if kube_pods.ready(pod) or not since:
-        return ""
-    return "seltzer: its pod is not ready" if now - datetime.fromisoformat(since).timestamp() >= 5 else ""
+def _over_for_its_machine(pod: Any, node: Any, seen: Observation) -> bool:
+    return _is_over(node, seen.machine(pod))
 
 
 def _is_never_timed(seen: Observation) -> Decision:
@@ -74,9 +68,9 @@ MUTANTS: dict[str, Mutant] = {
     # People.
     "takes every drain for its own": _instead(nodes, drained_by_us=lambda node: node.drained),
     "overwrites what people say": _both(
-        _instead(nodes, kept_reason=lambda _, ours: ours), _instead(act, _is_due=lambda *_: True)
+        _instead(nodes, kept_reason=lambda _, ours: ours), _instead(on_slurm, is_due=lambda *_: True)
     ),
-    "doesn't look again before it writes": _instead(act, _is_due=lambda *_: True),
+    "doesn't look again before it writes": _instead(on_slurm, is_due=lambda *_: True),
     "doesn't respect who set a node down": _instead(nodes, down_by_others=lambda _: False),
     # Jobs.
     "takes a silent kubelet for a dead machine": _instead(lost, is_lost=_silent_machine),
@@ -92,8 +86,11 @@ MUTANTS: dict[str, Mutant] = {
     "takes an unknown machine for a well one": _instead(
         causes, is_over=lambda node, machine: machine is None or _is_over(node, machine)
     ),
+    "leaves a reason that isn't true any more": _instead(causes, tells=lambda *_: True),
     "never gives a node back": _instead(causes, is_over=lambda *_: False),
-    "counts what it tells itself as news": _instead(causes, of_pod=_unready),
+    "takes an unready pod for a well one until it has seen it for long": _instead(
+        staying, _is_over=_over_for_its_machine
+    ),
     # Rest.
     "drains again and again": _instead(removal, is_cause=lambda _: True),
     "never looks again": _instead(nodeset, decide=_is_never_timed),
@@ -108,6 +105,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # What pods tell.
     "tells nothing": _instead(mirror, changes=lambda *_: ()),
+    "goes on telling what nobody knows": _instead(mirror, unknown=lambda *_: ()),
     "doesn't tell who is busy": _instead(mirror, _is_busy=lambda *_: False),
 }
 

@@ -14,8 +14,10 @@ from tests.fakes.plan_world import Peace, Wish, World
 
 from seltzer.api.core import Node as KubeNode
 from seltzer.api.core import Pod
-from seltzer.controllers import act
-from seltzer.plan import causes, lost
+from seltzer.controllers import on_slurm
+from seltzer.controllers.ages import Ages
+from seltzer.kube.resource import key_of
+from seltzer.plan import aging, causes, lost
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import (
@@ -48,6 +50,8 @@ PATIENCE = 4
 CROWDED = Verdict(True, False, "TooManyNodes", "too many")
 # How long a machine's changes are remembered.
 MEMORY = 120.0
+# How long Slurm may be silent before what it told counts no more.
+STALE = 60.0
 
 
 class Watcher:
@@ -88,7 +92,9 @@ class Operator:
         """Another one takes over, who remembers nothing."""
         self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
         self._nodes: Mapping[str, Node] | None = None
+        self._answered = self.world.now
         self._watcher = Watcher()
+        self._ages = Ages()
         self._unread = False
         self._thought: tuple[Observation, Decision, Wish] | None = None
         self._idle = 0
@@ -108,6 +114,8 @@ class Operator:
         self._unread = False
         records = self.world.records
         self._nodes = {name: each.seen() for name, each in records.items()} if self.world.reachable else None
+        if self.world.reachable:
+            self._answered = self.world.now
 
     def observe(self) -> Observation:
         world, wish = self.world, self.world.wish
@@ -126,7 +134,7 @@ class Operator:
             pods=self._pods,
             template=None if wish.refused else world.template,
             refusal="no" if wish.refused else "",
-            slurm=Slurm(self._nodes, int(world.now), gone=world.gone),
+            slurm=self._slurm(),
             now=world.now,
             closing=wish.closing,
             named=frozenset(world.named) if world.reachable else None,
@@ -134,14 +142,20 @@ class Operator:
             controller_started=world.controller_started,
             machines=self._watcher.machines(world.now),
         )
-        return replace(seen, silent=self._ask(lost.doubtful(seen)), free_at=self._deadlines())
+        seen = replace(seen, ages=self._ages.of(key_of(seen.nodeset), aging.things(seen), world.now))
+        return replace(seen, answers=self._ask(lost.doubtful(seen)), free_at=self._deadlines())
 
-    def _ask(self, doubtful: Mapping[str, str]) -> frozenset[str] | None:
-        """Those who don't answer slurmctld's pod; None where that can't be asked, and where nobody is in doubt."""
-        if not doubtful or not self.world.reachable or not self.world.pings:
-            return None
+    def _slurm(self) -> Slurm:
+        world = self.world
+        silent = self._nodes is None and not world.gone and world.now - self._answered > STALE
+        return Slurm(self._nodes, int(world.now), gone=world.gone, unreachable=silent)
+
+    def _ask(self, doubtful: Mapping[str, str]) -> dict[str, bool]:
+        """Whether they answer slurmctld's pod; nothing where that can't be asked."""
+        if not self.world.reachable or not self.world.pings:
+            return {}
         there = {pod.address for pod in self.world.pods.values() if self.world.answers(pod)}
-        return frozenset(name for name, address in doubtful.items() if address not in there)
+        return {name: address in there for name, address in doubtful.items()}
 
     def _deadlines(self) -> dict[str, float | None]:
         """Every job has an hour from its start, but those with odd numbers, which have no limit."""
@@ -246,9 +260,9 @@ class Operator:
 
     def _is_due(self, action: OnSlurm, name: str) -> bool:
         record = self.world.records.get(name)
-        if not act._needs_view(action):
+        if not on_slurm.needs_view(action):
             return True
-        return record is not None and act._is_due(action, record.seen())
+        return record is not None and on_slurm.is_due(action, record.seen())
 
     def _delete_pod(self, name: str, uid: str, version: str, ask: bool, seen: Observation) -> None:
         """As the API server does it: this very pod, and if a version is given only in that."""
@@ -275,6 +289,7 @@ class Operator:
         seen, decision = self.decide()
         actions = (*decision.actions, *decision.told)
         self.do(actions, seen, decision)
+        self.promises.admits_ignorance(seen)
         waits = decision.timed and not self.promises.may_wait_for_ever(seen, decision)
         self._idle = 0 if actions or waits else self._idle + 1
         return self._idle <= (PATIENCE if decision.timed else 0)

@@ -15,7 +15,7 @@ from seltzer.plan import lost
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import DeleteRecords, OnSlurm
-from seltzer.plan.causes import is_cause
+from seltzer.plan.causes import Machine, is_cause, of_machine, tells, turns_unready
 from seltzer.plan.choice import UPDATE
 from seltzer.plan.deletion import deleted
 from seltzer.plan.nodes import OURS
@@ -101,7 +101,7 @@ class Promises:
         node = (seen.slurm.nodes or {})[name]
         self._is_honest(name, reason)
         if node.drained:
-            other = is_cause(node.reason) != is_cause(reason)
+            other = is_cause(node.reason) != is_cause(reason) or (is_cause(reason) and not tells(node.reason, reason))
             assert slurm_nodes.drained_by_us(node) and other, f"{name} ({node.reason!r}) is drained once more: {reason}"
         update = reason == f"{OURS}{UPDATE}"
         assert not (update and self.world.wish.crowded), "who isn't accepted isn't updated"
@@ -113,7 +113,9 @@ class Promises:
         ours = slurm_nodes.drained_by_us(node) or slurm_nodes.down_by_us(node) or slurm_nodes.down_by_outage(node)
         assert ours, f"{name} is resumed, but neither we nor an outage did that"
         assert name in self._staying, f"{name} is resumed, but it leaves"
-        machine = next(pod.spec.node_name for pod in seen.pods if pod.metadata.name == name)
+        pod = next(pod for pod in seen.pods if pod.metadata.name == name)
+        assert not turns_unready(pod), f"{name} is resumed, but its pod is not ready"
+        machine = pod.spec.node_name
         known = machine in seen.machines or not node.reason.startswith(f"{OURS}Kubernetes node")
         assert known, f"{name} is resumed, but nothing is known of {machine}"
 
@@ -204,6 +206,16 @@ class Promises:
         late = decision.removal.busy and seen.nodeset.spec.drain.timeout
         return bool(lost.doubtful(seen) or absent or late or (deleted(seen.nodeset) and not seen.pods))
 
+    def admits_ignorance(self, seen: Observation) -> None:
+        """Whoever told what Slurm knew tells when nobody knows it any more; before the first pod there is nobody."""
+        if not seen.slurm.unreachable or not self.world.finalizer:
+            return
+        for pod in self.world.pods.values():
+            said = {each.status for each in pod.told.values()}
+            if pod.alive and pod.shown != "Failed" and said:
+                assert said == {"Unknown"}, f"{pod.name} says {said}, but nobody knows"
+                assert pod.annotations[SAFE_TO_EVICT] == "false", f"{pod.name} may have jobs, and says that it may go"
+
     def is_as_wanted(self, peace: Peace) -> None:
         world, wish = self.world, self.world.wish
         everything_ends = peace.mended and peace.jobs_end
@@ -236,6 +248,9 @@ class Promises:
         if not machine.well or pod.shown == "unready":
             closed = record is None or record.drained or record.down
             assert closed, f"{pod.name} takes jobs, but {machine} or {pod} is not well"
+            if record and record.drained and not record.held and not leaves and pod.shown in ("ready", "unready"):
+                why = of_machine(machine.name, Machine(machine.seen()), ()) or f"{OURS}its pod is not ready"
+                assert tells(record.reason, why), f"{record} says so, but the matter is: {why}"
         elif world.answers(pod):
             assert record is not None, f"Slurm doesn't know {pod.name}"
             assert leaves or record.address == pod.address, f"Slurm looks for {pod.name} at {record.address}"

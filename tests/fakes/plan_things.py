@@ -30,6 +30,7 @@ from seltzer.api.core import Node as KubeNode
 from seltzer.api.labels import FINALIZER, TEMPLATE
 from seltzer.api.nodeset import ClusterRef, Drain, NodeSet, NodeSetSpec, NodeSetStatus, Update
 from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
+from seltzer.plan import aging
 from seltzer.plan.actions import Action, PodPatch, SetFinalizer
 from seltzer.plan.causes import Machine
 from seltzer.plan.membership import Verdict
@@ -238,9 +239,10 @@ def seen(
     closing: bool = False,
     named: frozenset[str] | None = frozenset(),
     queued: int | None = 0,
+    age: float = 1000.0,
     **more: Any,
 ) -> Observation:
-    """What a plan for a NodeSet looks at. No job waits, unless it is said."""
+    """What a plan for a NodeSet looks at. No job waits, and all has been so for long, unless it is said."""
     observation = Observation(
         nodeset=item or nodeset(),
         verdict=verdict,
@@ -253,4 +255,9 @@ def seen(
         named=named,
         queued=queued,
     )
-    return replace(observation, **more)
+    return aged(replace(observation, **more), age)
+
+
+def aged(observation: Observation, age: float) -> Observation:
+    """What depends on time has been so for `age` seconds, by the operator's own clock."""
+    return replace(observation, ages=dict.fromkeys(aging.things(observation), age))

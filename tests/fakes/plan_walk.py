@@ -36,6 +36,7 @@ NODE_EVENTS = [
 MACHINE_EVENTS = [
     *("cordon", "uncordon", "gets_a_taint", "loses_its_taint", "unwell", "well", "cut", "lose_kubelet", "switch_off"),
     *("go_unheard", "go_unheard", "be_removed", "mend"),
+    *("comes_under_pressure", "is_relieved", "is_about_to_be_removed", "drive_out"),
 ]
 MACHINES = sorted(plan_world.MACHINES)
 PEACES = [
@@ -120,7 +121,7 @@ class NodeSetMachine(RuleBasedStateMachine):
     def machine(self, name: str, what: str) -> None:
         if what in ("well", "unwell"):
             self.world.machines[name].tell(ready=what == "well")
-        elif what in ("switch_off", "mend"):
+        elif what in ("switch_off", "mend", "drive_out"):
             getattr(self.world, what)(name)
         else:
             getattr(self.world.machines[name], what)()

@@ -5,7 +5,6 @@ It holds what is true. What the operator sees of it, and what it does to it, is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tests.fakes import plan_things as things
@@ -179,11 +178,18 @@ class World:
             if pod.machine == name:
                 pod.crash(self._clock(pod))
 
+    def drive_out(self, name: str) -> None:
+        """A taint that its pods don't tolerate: Kubernetes deletes them."""
+        self.machines[name].gets_a_taint_that_drives_out()
+        for pod in [pod.name for pod in self.pods.values() if pod.machine == name]:
+            self.delete(pod)
+
     def mend(self, name: str) -> None:
         """It is back, and all is well with it. What it was told to end ends now."""
         machine = self.machines[name]
         machine.power = machine.cable = machine.kubelet = True
         machine.tell(ready=True)
+        machine.is_relieved()
 
     # --- what happens in Slurm ------------------------------------------------------------------------------------
 
@@ -321,5 +327,7 @@ class World:
 
 def _was_known(pod: ModelPod, controller_started: float) -> bool:
     """Whether it can be told that Slurm has forgotten it: it says so, or was there before slurmctld was."""
-    told: Mapping[str, str] = {each.type: each.reason for each in pod.told.values()}
-    return told.get(SLURM_READY, "NotRegistered") != "NotRegistered" or max(pod.created, pod.since) < controller_started
+    told = pod.told.get(SLURM_READY)
+    # A pod that tells that nobody knows tells with it what it told before.
+    knew = told is not None and "NotRegistered" not in (told.reason, told.message.rpartition("before that: ")[2][:13])
+    return knew or max(pod.created, pod.since) < controller_started

@@ -70,6 +70,7 @@ class FakeSlurmrestd:
         self.queued: dict[str, int] = {}  # jobs that wait, by partition
         self.named: list[str] = []  # the hostlists that waiting jobs ask for
         self.silent: set[str] = set()  # the addresses at which no slurmd answers
+        self.listened: asyncio.Event | None = None  # set when the guard has listened to them long enough
         self.faults: deque[Fault] = deque()
         self.requests: list[str] = []
         self.clock = clock
@@ -180,6 +181,8 @@ class FakeSlurmrestd:
                 return instead
         if request.path.startswith("/metrics/"):
             return web.Response(text=self._metrics(request.path))
+        if request.path.startswith("/alive/") and self.listened:
+            await self.listened.wait()
         if request.path == "/named" or request.path.startswith(("/jobs/", "/alive/")):
             return self._squeue(request)
         answer = await self._rest(request)

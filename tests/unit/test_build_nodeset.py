@@ -12,7 +12,8 @@ from tests.fakes.specs import cluster, nodeset
 
 from seltzer.build import names
 from seltzer.build.images import Images
-from seltzer.build.nodeset import TemplateRefused, pod, support, template
+from seltzer.build.nodeset import TemplateRefused, budget, pod, support, template
+from seltzer.plan.membership import MAX_NODES
 
 IMAGES = Images()
 
@@ -43,6 +44,22 @@ def test_a_pod_is_its_slurm_node() -> None:
     assert command[-5:] == ["-Z", "-N", "$(POD_NAME)", "--conf-server", "demo-slurmctld.ns.svc:6817"]
     name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
     assert {"name": "POD_NAME", "valueFrom": name} in slurmd(built)["env"]
+
+
+def test_the_budget_is_for_pods_with_jobs_or_for_all_of_the_nodeset() -> None:
+    busy, everyone = (budget(nodeset(), cluster(), everyone=each)["spec"] for each in (False, True))
+    ours = names.nodeset_selector(nodeset(), cluster())
+    assert busy["selector"] == {"matchLabels": {**ours, "seltzer.dev/busy": "true"}}
+    assert everyone["selector"] == {"matchLabels": ours}
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+def test_the_budget_depends_on_no_replicas(everyone: bool) -> None:
+    """Kubernetes takes maxUnavailable, and percentages, from the NodeSet's scale: after a scale-in from 10 to 2, eight
+    of ten pods with jobs could be evicted. A number of pods is taken as it is."""
+    spec = budget(nodeset({"replicas": 2}), cluster(), everyone=everyone)["spec"]
+    assert set(spec) == {"minAvailable", "selector"}
+    assert isinstance(spec["minAvailable"], int) and spec["minAvailable"] > MAX_NODES
 
 
 def test_features_are_the_name_the_set_and_the_users() -> None:

@@ -13,6 +13,7 @@ from tests.faults.campaign.account import (
     read_queue,
     read_runs,
     requeued,
+    reused,
     twice,
 )
 
@@ -166,3 +167,8 @@ def test_a_job_that_runs_for_slurmctld_only_is_a_ghost() -> None:
     queue["new"] = Queued("new", "8", "RUNNING", "None", since=95)
     runs = [start("gone"), end("gone"), start("again"), end("again"), start("again", time=4), end("just", time=99)]
     assert [one.key for one in ghosts([*runs, start("runs")], queue, now=100)] == ["gone", "never"]
+
+
+def test_an_id_that_was_given_away_twice_is_told_with_both_jobs() -> None:
+    assert reused([ack("a", "7"), ack("b", "8"), ack("a", "7")]) == ""
+    assert reused([ack("a", "7"), ack("b", "8"), ack("c", "7")]) == "ID 7 was given to a and to c"

@@ -13,7 +13,7 @@ from tests.fakes.plan_things import pod as made
 
 from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod, PodSpec
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
-from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJob, Standby, VolumeStatus
+from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, Standby, VolumeStatus
 from seltzer.cli import controller, debug, failover, tree
 from seltzer.cli.controller import Seen
 from seltzer.kube.client import Client, Listing
@@ -178,12 +178,20 @@ async def test_commands_reach_the_slurmctld_in_charge_and_no_standby(server: Ser
 RECOVERED = Recovered(
     time="2026-01-02T11:58:00Z",
     epoch=4,
-    jobs=(
-        RecoveredJob(id="7", user="1000", outcome="put-back"),
-        RecoveredJob(id="8", user="1000", outcome="held", why="it may have started."),
-        RecoveredJob(id="9", user="1000", outcome="put-back"),
+    groups=(
+        RecoveredJobs(outcome="held", why="it had started on n1.", jobs="8", count=1, users="1000"),
+        RecoveredJobs(outcome="put-back", why="it had not started", jobs="7,9,20_[1-3]", count=5, users="1000-1001"),
     ),
     more=2,
+    earlier=(
+        Recovery(
+            time="2026-01-02T11:57:00Z",
+            groups=(
+                RecoveredJobs(outcome="held", why="it had started on n2", jobs="4", count=1),
+                RecoveredJobs(outcome="held", why="it had been held", jobs="3", count=1),
+            ),
+        ),
+    ),
 )
 STATUS = SlurmClusterStatus(
     observed_generation=1,
@@ -220,11 +228,19 @@ def test_status_tells_who_is_in_charge_what_crashed_and_which_jobs_wait_for_a_pe
         "│   │       ├── #3 f3 ()",
         "│   │       └── #4 f4 ()",
     ]
-    at = lines.index("├── recovered jobs  after a crash 2m ago, 2 more are in slurmctld's log")
-    assert lines[at + 1 : at + 3] == [
-        "│   ├── put-back  7, 9: back in the queue",
-        "│   └── held  8 (user 1000): it may have started; 'seltzer scontrol --user root demo release 8' runs it, "
-        "'seltzer scancel --user root demo 8' drops it",
+    at = lines.index("├── recovered jobs  after a crash 2m ago")
+    assert lines[at + 1 : at + 10] == [
+        "│   ├── held  1 job: in the queue, for a person to decide; 'seltzer scontrol --user root demo release 8' "
+        "lets it run, 'seltzer scancel --user root demo 8' drops it",
+        "│   │   └── it had started on n1 (user 1000): 8",
+        "│   ├── put-back  5 jobs: back in the queue",
+        "│   │   └── it had not started (users 1000-1001): 7, 9, 20_[1-3]",
+        "│   └── 2 more, which /run/slurmctld-state/seltzer.recoveries in slurmctld's container names",
+        "├── recovered jobs  after a crash 3m ago",
+        "│   └── held  2 jobs: in the queue, for a person to decide; 'seltzer scontrol --user root demo release ID' "
+        "lets it run, 'seltzer scancel --user root demo ID' drops it",
+        "│       ├── it had started on n2: 4",
+        "│       └── it had been held: 3",
     ]
 
 
@@ -244,6 +260,8 @@ def test_programs_get_all_of_it() -> None:
     data = json.loads(json.dumps(tree.as_data(tree.Picture(cluster(standby=1, status=STATUS)), NOW)))
     assert (data["hold"], data["wantedStandbys"]) == (False, 1)
     assert data["controller"]["standbys"] == [{"pod": "c-b", "node": "n2"}]
-    assert data["recovered"]["jobs"][1]["outcome"] == "held" and data["crash"]["core"] == "/run/cores/core.7"
+    held = {"outcome": "held", "why": "it had started on n1.", "jobs": "8", "count": 1, "users": "1000"}
+    assert data["recovered"]["groups"][0] == held and data["recovered"]["earlier"][0]["groups"][1]["jobs"] == "3"
+    assert data["crash"]["core"] == "/run/cores/core.7"
     empty = tree.as_data(tree.Picture(cluster()), NOW)
     assert (empty["controller"], empty["volume"], empty["crash"]) == (None, None, None)

@@ -406,10 +406,13 @@ def test_nodes_that_make_no_short_list_are_counted() -> None:
     assert "cpu-0, cpu-2, cpu-4 and 147 more are full; cpu-1, cpu-3, cpu-5 and 147 more have 1 of 1 CPUs free." in said
 
 
-def test_a_job_that_was_found_again_after_a_crash_says_why_it_is_held() -> None:
-    lost = json.dumps(
-        {"time": "2030-01-01T00:00:00Z", "jobs": [{"id": "7", "outcome": "held", "why": "it may have run."}]}
-    )
+HELD = {"outcome": "held", "why": "it may have run."}
+EARLIER = [{"time": "2029-01-01T00:00:00Z", "groups": [{**HELD, "jobs": "1,5-9", "count": 6}]}]
+
+
+@pytest.mark.parametrize("told", [{"jobs": [{**HELD, "id": "7"}]}, EARLIER[0], {"groups": [], "earlier": EARLIER}])
+def test_a_job_that_was_found_again_after_a_crash_says_why_it_is_held(told: dict[str, Any]) -> None:
+    lost = json.dumps({"time": "2030-01-01T00:00:00Z", **told})
     lease = Lease(metadata=ObjectMeta(annotations={RECOVERED: lost}), spec=LeaseSpec(holder_identity="c"))
     found = known(slurm(pending("JobHeldUser", note="found again")), controller=Seen(Told(lease), {}))
     assert "It was found again after a crash of slurmctld: it may have run. 'seltzer scontrol" in about_job(found)

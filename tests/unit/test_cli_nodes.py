@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 from tests.fakes.facts_things import CLOCK, cluster, drained, job, known, machine, pod, slurm
-from tests.fakes.plan_things import node, nodeset
+from tests.fakes.plan_things import node, nodeset, patched
 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import SLURM_READY
@@ -25,6 +25,7 @@ from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client, Listing
 from seltzer.kube.errors import Forbidden, NotFound
 from seltzer.kube.resource import Resource
+from seltzer.plan import mirror
 from seltzer.slurm.errors import Unavailable
 from seltzer.slurm.models import Node
 
@@ -331,9 +332,13 @@ def test_where_slurm_can_not_be_asked_what_it_told_last_has_a_question_mark() ->
     silent = pod("cpu-1")
     told = ObjectCondition(type=SLURM_READY, status="False", reason="Drained", message="bad disk")
     status = msgspec.structs.replace(silent.status, conditions=(*silent.status.conditions, told))
-    found = known(None, pod("cpu-0"), msgspec.structs.replace(silent, status=status))
+    silent = msgspec.structs.replace(silent, status=status)
+    found = known(None, pod("cpu-0"), silent)
     assert (row(found).kind, row(found).state, row(found).jobs, row(found).free) == ("unknown", "?", "?", "?")
     assert row(found, "cpu-1").state == "drained?"
+    (taken_back,) = mirror.unknown([silent], "2027-01-15T08:00:00Z")
+    later = known(None, pod("cpu-0"), patched(silent, taken_back.patches[0]))
+    assert row(later, "cpu-1").state == "drained?", "also when the pod says that nobody knows"
 
 
 def test_a_machine_that_is_gone_or_unknown_is_told_apart() -> None:

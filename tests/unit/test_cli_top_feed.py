@@ -17,7 +17,7 @@ from tests.fakes import specs
 from tests.fakes.apiserver import FakeApiServer
 
 from seltzer.api.common import API_VERSION
-from seltzer.cli import kubectl, top_feed, top_watch
+from seltzer.cli import kubectl, top_feed
 from seltzer.cli.kube import Place
 from seltzer.cli.top_feed import ClusterFeed, News
 from seltzer.controllers import resources
@@ -85,8 +85,6 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     # Nobody looks, so nothing needs to be calm.
     monkeypatch.setattr(top_feed, "_SOONEST", 0.02)
     monkeypatch.setattr(top_feed, "_LATEST", 0.1)
-    monkeypatch.setattr(top_watch, "_DOUBT", 0.1)
-    monkeypatch.setattr(top_watch, "_DEADLINE", 0.3)
     async with FakeApiServer() as server:
         rig = Rig(server, tmp_path)
         async with rig.client:

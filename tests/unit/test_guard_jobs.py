@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
 from tests.fakes.guard_rig import free_port, until
 
-from seltzer.guard import jobs
+from seltzer.controllers.doubts import AT_ONCE
+from seltzer.guard import alive, jobs
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.slurm import jobs as slurm_jobs
@@ -181,3 +183,14 @@ def test_the_nodes_that_waiting_jobs_name_are_told_once_each(asked: Asked) -> No
 def test_a_squeue_that_can_not_tell_who_is_named_is_no_empty_answer(asked: Asked) -> None:
     asked.script("echo away >&2; exit 1")
     assert asked.get("/named")[0] == 503
+
+
+def test_the_operators_longest_question_about_addresses_is_read_and_answered(asked: Asked) -> None:
+    longest = [f"2001:0db8:1111:2222:3333:4444:5555:{number:04x}" for number in range(AT_ONCE)]
+    with mock.patch.object(alive, "answering", lambda _, addresses, **__: addresses[-1:]):
+        assert asked.get(f"/alive/6818/{','.join(longest)}") == (200, f"{longest[-1]}\n")
+
+
+def test_where_not_all_addresses_could_be_asked_none_is_told(asked: Asked) -> None:
+    with mock.patch.object(alive, "answering", side_effect=OSError("no room")):
+        assert asked.get("/alive/6818/10.0.0.1") == (503, "not all can be asked: no room\n")

@@ -64,7 +64,11 @@ def tell(tmp_path: Path) -> Tell:
     scontrol.chmod(0o755)
     places = dataclasses.replace(Places(), etc=tmp_path, scontrol=str(scontrol))
     settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(partitions=5))
-    return lambda conf: Teller(tmp_path, conf, settings, Processes())
+
+    def hear(reason: str, message: str) -> None:
+        (tmp_path / "heard").write_text(f"{reason}: {message}")
+
+    return lambda conf: Teller(tmp_path, conf, settings, Processes(), hear)
 
 
 def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, tell: Tell) -> None:
@@ -80,7 +84,9 @@ def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, t
     until("it was tried", said)
     (tmp_path / "down").unlink()
     assert partitions.read(tmp_path) == {"a": "UP"}
+    assert not (tmp_path / "heard").exists(), "nothing has been done"
     tell(two)
     until("it is written down", lambda: partitions.read(tmp_path) == {"a": "DRAIN"})
     tell(two).end()
     assert said() == ["update PartitionName=a State=DRAIN"] * 2
+    assert (tmp_path / "heard").read_text() == "PartitionsSet: what is declared has changed: partition a is DRAIN now"

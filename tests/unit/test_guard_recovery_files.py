@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seltzer.guard import recovery, rotation
-from seltzer.guard.recovery import history, journal, spool
+from seltzer.guard.recovery import history, journal, spool, traces
 
 T0 = 1_800_000_000  # a time of the volume
 LINE = "[2026-11-16T03:13:%02d.500] %s\n"
@@ -59,6 +59,34 @@ def test_lines_since_a_time_are_read_also_from_the_log_before(epoch: Path) -> No
     assert [line[-2:].strip() for line in everything.lines] == [str(second) for second in range(20)]
     some = history.read(epoch, everything.first + 7)
     assert [line[-2:].strip() for line in some.lines] == [str(second) for second in range(7, 20)]
+
+
+@pytest.mark.parametrize("rotations", [0, 1, 3])
+def test_how_much_the_log_tells_is_known_however_long_ago_that_was_said(
+    epoch: Path, rotations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "LIMIT", 1)
+    begin = LINE % (1, "slurmctld version 26.05.5 started on cluster x(885)")
+    write_log(epoch, LINE % (0, "Set DebugFlags to none") + begin + LINE % (2, "Set debug level to 'info'"))
+    for second in range(rotations):
+        rotation.rotate(epoch, lambda: None)
+        write_log(epoch, LINE % (second + 3, "something else"))
+    with (epoch / history.LOG).open("a") as log:
+        log.write(submit(7, 30))
+    last = history.last_time(epoch)
+    assert last
+    lines = history.read(epoch, last - 5).lines
+    assert [line.partition("] ")[2][:14] for line in lines if "JobId" not in line][-1] == "Set debug leve"
+    assert not any("Flags" in line for line in lines), "a slurmctld that starts has them as they are configured"
+    assert traces.read(lines).of(7).unseen
+
+
+def test_who_takes_over_knows_how_much_the_log_told(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "LIMIT", 200)
+    write_log(epoch, LINE % (2, "Set debug level to 'info'") + LINE % (3, "x" * 300) + submit(7, 30))
+    rotation.take_over(epoch)
+    last = history.last_time(epoch)
+    assert last and traces.read(history.read(epoch, last - 5).lines).of(7).unseen
 
 
 def test_a_last_line_that_was_cut_off_is_left_out(epoch: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+import os
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,12 @@ from typing import Any
 import pytest
 from tests.unit.test_guard_recovery_files import LINE, T0, save_state, submit, write_job, write_log
 
-from seltzer.guard import recovery
-from seltzer.guard.recovery import spool
+from seltzer.guard import logroom, recovery
+from seltzer.guard.processes import Processes
+from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmError
+from seltzer.guard.repairer import Repairer
+from seltzer.guard.settings import Settings
 
 START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
 
@@ -25,6 +31,7 @@ class Ctl:
     jobs: dict[tuple[int, str], Listed] = field(default_factory=dict)
     submitted: dict[int, dict[str, Any]] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
+    never_again: list[str] = field(default_factory=list)
     completed: dict[int, int] = field(default_factory=dict)
     refuses: dict[int, SlurmError] = field(default_factory=dict)
     deaf: bool = False
@@ -32,6 +39,10 @@ class Ctl:
     holds_nothing: bool = False
     old: bool = False
     gone: bool = False
+    chokes: int = 0
+    """The job whose submission ends in an error of which nobody thought."""
+    unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
+    """Jobs whose submission isn't answered, with what happens meanwhile."""
 
     def knows(self, job: int, state: str = "PENDING", task: str = "", id_: int = 0, held: bool = False) -> None:
         self.jobs[job, task] = Listed(job, task, id_ or job, state, 1000, held)
@@ -66,6 +77,7 @@ class Ctl:
 
     def never_requeue(self, names: Sequence[str]) -> None:
         self._answer()
+        self.never_again += names
 
     def left(self) -> float:
         raise SlurmError("there was no time left")
@@ -79,7 +91,12 @@ class Ctl:
 
     def submit(self, job: dict[str, Any], script: str) -> None:
         self._answer()
-        if job["job_id"] in self.refuses and "dependency" in job:
+        if job["job_id"] == self.chokes:
+            raise ValueError("not a number")
+        if job["job_id"] in self.unanswered:
+            self.unanswered[job["job_id"]](self)
+            raise SlurmError("slurmrestd gave no answer")
+        if job["job_id"] in self.refuses and ("dependency" in job or not self.refuses[job["job_id"]].refused):
             raise self.refuses[job["job_id"]]
         if job["job_id"] in self.submitted:
             raise SlurmError("Duplicate job id", DUPLICATE)
@@ -108,7 +125,17 @@ def outcomes(recovered: recovery.Recovered) -> dict[str, str]:
 
 def run(epoch: Path, ctl: Ctl, log: str, keep_jobs: bool = True) -> dict[str, str]:
     write_log(epoch, log)
-    return outcomes(recovery.repair(recovery.find(epoch), ctl, keep_jobs))
+    recovered = recovery.Recovered()
+    recovery.repair(recovery.find(epoch), ctl, keep_jobs, recovered)
+    return outcomes(recovered)
+
+
+def repaired(epoch: Path, ctl: Ctl, log: str) -> tuple[bool, dict[str, str]]:
+    """Whether what was found may be forgotten, and what each job is told."""
+    write_log(epoch, log)
+    recovered = recovery.Recovered()
+    safe = recovery.repair(recovery.find(epoch), ctl, True, recovered)
+    return safe, {job.id: job.why for job in recovered.jobs}
 
 
 def test_jobs_come_back_under_their_ids_with_script_environment_and_options(epoch: Path) -> None:
@@ -122,6 +149,18 @@ def test_jobs_come_back_under_their_ids_with_script_environment_and_options(epoc
     assert (first["name"], first["script"]) == ("a", "#!/bin/sh\necho 12\n")
     assert first["environment"] == ["SELTZER_PUT_BACK=k12", "A=b", "SELTZER_JOB=k12", "TWO=lines\nof it"]
     assert "hold" not in first
+
+
+def test_options_that_a_job_loses_are_told(epoch: Path) -> None:
+    for job in (12, 13):
+        folder = write_job(epoch, job, key=f"k{job}")
+        (folder / "script").write_bytes(b"#!/bin/sh\n#SBATCH --deadline=2030-01-01\ntrue\n\0")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    ctl = Ctl()
+    _, whys = repaired(epoch, ctl, submit(12, 1) + submit(13, 2) + LINE % (3, START % 13))
+    assert whys["12"] == "it had not started; without --deadline, which no plugin sees"
+    assert whys["13"] == ctl.submitted[13]["admin_comment"]
+    assert whys["13"].endswith("it had started on n1; without --deadline, which no plugin sees")
 
 
 def test_jobs_that_slurmctld_knows_are_left_alone(epoch: Path) -> None:
@@ -165,6 +204,32 @@ def test_a_job_whose_dependency_is_gone_is_held_without_it(epoch: Path) -> None:
     assert ctl.submitted[12]["hold"] is True and "dependency" not in ctl.submitted[12]
 
 
+def test_a_job_that_was_taken_without_an_answer_is_not_kept_for_a_person_to_run_again(epoch: Path) -> None:
+    for job in (12, 13):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    ctl = Ctl(unanswered={12: lambda ctl: ctl.knows(12), 13: lambda ctl: None})
+    _, whys = repaired(epoch, ctl, submit(12, 1) + submit(13, 2))
+    assert whys == {"12": "it had not started", "13": "it could not be put back: slurmrestd gave no answer"}
+    assert [folder.name for folder in (epoch.parent / spool.LOST).iterdir()] == ["job.13"]
+
+
+def test_a_job_of_which_nobody_knows_whether_it_was_taken_says_so(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    _, whys = repaired(epoch, Ctl(unanswered={12: lambda ctl: setattr(ctl, "deaf", True)}), submit(12, 1))
+    assert whys["12"].startswith("look first whether it is in the queue")
+    assert (epoch.parent / spool.LOST / "job.12" / "script").exists()
+
+
+def test_a_job_that_slurmctld_was_never_asked_to_take_needs_no_look(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl(refuses={12: SlurmError("there was no time left", unasked=True)})
+    _, whys = repaired(epoch, ctl, submit(12, 1))
+    assert whys == {"12": "it could not be put back: there was no time left"}
+
+
 def test_what_had_started_and_is_waiting_again_is_held_task_by_task(epoch: Path) -> None:
     ctl = Ctl()
     ctl.knows(12)
@@ -203,9 +268,99 @@ def test_when_slurmctld_dies_everything_is_left_for_the_next_start(epoch: Path) 
     write_log(epoch, LINE % (1, START % 12) + submit(14, 2))
     for ctl in (Ctl(dead=True), Ctl(deaf=True, gone=True)):
         with pytest.raises(Cancelled):
-            recovery.repair(recovery.find(epoch), ctl, True)
+            recovery.repair(recovery.find(epoch), ctl, True, recovery.Recovered())
     assert not withdrawn(started) and spool.saved(epoch) == {14}
     assert not (epoch.parent / spool.LOST).exists()
+
+
+def test_a_job_that_nobody_thought_of_costs_no_other(epoch: Path) -> None:
+    for job in (12, 13, 14):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, **{f"k{job}": {"user_id": "1000"} for job in (12, 13, 14)})
+    ctl = Ctl(chokes=13)
+    log = submit(12, 1) + submit(13, 2) + submit(14, 3)
+    assert run(epoch, ctl, log) == {"12": "put-back", "13": "kept", "14": "put-back"}
+    assert (epoch.parent / spool.LOST / "job.13" / "script").exists()
+
+
+def test_where_lost_takes_nothing_jobs_are_kept_beside_the_state(epoch: Path) -> None:
+    started = write_job(epoch, 12, at=T0 - 900)
+    write_job(epoch, 14)
+    (epoch.parent / spool.LOST).write_text("not a folder")
+    ctl = Ctl(holds_nothing=True)
+    ctl.knows(12)
+    safe, whys = repaired(epoch, ctl, LINE % (1, START % 12) + submit(14, 2))
+    assert safe and all(why.startswith("in seltzer.unkept beside the state") for why in whys.values())
+    assert withdrawn(started)
+    for job in (12, 14):
+        assert f"echo {job}" in (epoch / spool.UNKEPT / f"job.{job}" / "script").read_text()
+
+
+def test_what_can_be_kept_nowhere_is_told_and_not_forgotten(epoch: Path) -> None:
+    write_job(epoch, 14)
+    for file in (epoch.parent / spool.LOST, epoch / spool.UNKEPT):
+        file.write_text("not a folder")
+    safe, whys = repaired(epoch, Ctl(), submit(14, 2))
+    assert not safe and "can't be kept: " in whys["14"]
+    assert spool.saved(epoch) == {14}
+
+
+def test_what_can_neither_be_held_nor_put_aside_is_not_left_to_run(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_job(epoch, 12, at=T0 - 900)
+    monkeypatch.setattr(spool, "withdraw", fail)
+    ctl = Ctl(holds_nothing=True)
+    ctl.knows(12)
+    safe, whys = repaired(epoch, ctl, LINE % (1, START % 12))
+    assert not safe, "so the next start looks at it again, before anything is scheduled"
+    assert "tried in vain: Input/output error" in whys["12"]
+
+
+def fail(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_job_that_was_kept_by_a_start_that_could_not_tell_is_told_by_the_next(epoch: Path) -> None:
+    write_job(epoch, 14)
+    assert run(epoch, Ctl(), submit(14, 2)) == {"14": "kept"}
+    safe, whys = repaired(epoch, Ctl(), submit(14, 2))
+    assert safe and whys == {"14": "there is no journal of its options"}
+
+
+def test_a_repair_that_is_cancelled_keeps_nothing_of_which_nobody_is_told(epoch: Path) -> None:
+    write_job(epoch, 12)
+    write_job(epoch, 13, key="k13")
+    journal(epoch, k13={"user_id": "1000"})
+    write_log(epoch, submit(12, 1) + submit(13, 2))
+    found = recovery.find(epoch)
+    with pytest.raises(Cancelled):
+        recovery.repair(found, Ctl(refuses={13: SlurmError("no answer")}, gone=True), True, recovery.Recovered())
+    assert spool.saved(epoch) == {12, 13} and not (epoch.parent / spool.LOST).exists()
+
+
+def test_when_the_repair_itself_fails_all_that_was_not_put_back_is_kept_and_told(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in (12, 13, 14):
+        write_job(epoch, job)
+    started = write_job(epoch, 15, at=T0 - 900)
+    write_log(epoch, "".join((submit(12, 1), submit(13, 2), LINE % (3, START % 15))))
+
+    def breaks(_: object, __: object, ___: object, recovered: recovery.Recovered) -> bool:
+        recovered.tell("12", 1000, "put-back", "it had not started")
+        raise RuntimeError("of which nobody thought")
+
+    found = recovery.find(epoch)
+    with (epoch / history.LOG).open("a") as log:
+        log.write("".join(LINE % (4, f"Recovered JobId={job} Assoc=0") for job in (14, 15)))
+    monkeypatch.setattr(recovery, "repair", breaks)
+    ended = threading.Event()
+    repairer = Repairer(found, Settings("ns", "lease", "slice", "pod", "address"), Processes(), ended.set)
+    assert ended.wait(10) and repairer.done and repairer.safe
+    assert outcomes(repairer.recovered) == {"12": "put-back", "13": "kept", "15": "kept"}
+    assert "of which nobody thought" in repairer.recovered.jobs[-1].why
+    assert withdrawn(started) and (epoch.parent / spool.LOST / "job.13" / "script").exists()
 
 
 def test_what_had_ended_is_completed_with_its_status(epoch: Path) -> None:
@@ -250,12 +405,41 @@ def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path)
     assert run(epoch, Ctl(), log) == {"15": "lost"}
 
 
-def test_the_report_is_short_enough_for_the_lease_and_says_what_it_leaves_out() -> None:
-    recovered = recovery.Recovered()
-    for job in range(2000):
-        recovered.tell(str(job), 1000, "put-back", "it had not started" * 50)
-    text = recovered.as_json(epoch=4)
-    said = json.loads(text)
-    assert len(text.encode()) <= 16 << 10
-    assert said["epoch"] == 4 and len(said["jobs"]) + said["more"] == 2000
-    assert recovery.Recovered().as_json(1) == ""
+def mark(epoch: Path, at: float) -> None:
+    """Then there was no room for the log."""
+    (epoch / logroom.MARK).touch()
+    os.utime(epoch / logroom.MARK, (at, at))
+
+
+def test_where_lines_of_the_log_may_be_missing_nothing_that_waits_is_taken_for_unstarted(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    mark(epoch, T0)
+    ctl = Ctl()
+    ctl.knows(1)
+    ctl.knows(2, held=True)
+    ctl.knows(3, "RUNNING")
+    ctl.knows(4, task="7", id_=5)
+    found = run(epoch, ctl, submit(12, 1))
+    assert found == {"1": "held", "4_7": "held", "12": "held"}
+    assert all(ctl.jobs[name].held for name in ((1, ""), (4, "7"))) and ctl.submitted[12]["hold"]
+    assert ctl.never_again == ["3"], "it may have ended, and Slurm would start it again"
+
+
+def test_a_repair_that_was_cut_short_still_knows_that_lines_are_missing(epoch: Path) -> None:
+    write_log(epoch, submit(12, 1))
+    write_job(epoch, 12, key="k12")
+    mark(epoch, T0)
+    assert recovery.find(epoch).unlogged
+    mark(epoch, 0)  # what was saved meanwhile is younger
+    assert recovery.find(epoch).unlogged
+    recovery.finished(epoch, None)
+    assert not recovery.find(epoch).unlogged
+
+
+def test_a_mark_that_is_older_than_the_state_means_nothing(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    mark(epoch, 0)
+    ctl = Ctl()
+    ctl.knows(1)
+    assert run(epoch, ctl, submit(12, 1)).keys() == {"12"}

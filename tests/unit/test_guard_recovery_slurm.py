@@ -26,7 +26,7 @@ while True:
     if not line:
         break
     job = json.loads(sys.stdin.buffer.read(length))["job"]
-    number = {1: 2011, 2: 2040, 3: 1800}.get(job["job_id"], 0)
+    number = {1: 2011, 2: 2040, 3: 1800, 4: "ESLURM"}.get(job["job_id"], 0)
     errors = [{"error": "no", "error_number": number}] if number else []
     body = json.dumps({"job_id": job["job_id"], "errors": errors}).encode()
     status = b"422 UNPROCESSABLE CONTENT" if number else b"200 OK"
@@ -88,7 +88,7 @@ def test_jobs_are_put_back_over_one_slurmrestd_until_it_refuses_one(slurm: Slurm
     try:
         for job in (7, 8, 9):
             rest.submit({"job_id": job}, "#!/bin/sh\n" * 20_000)
-        for job, refused in ((1, True), (2, True), (3, False)):
+        for job, refused in ((1, True), (2, True), (3, False), (4, False)):
             with pytest.raises(SlurmError) as error:
                 rest.submit({"job_id": job}, "")
             assert error.value.refused is refused
@@ -105,6 +105,22 @@ def test_a_slurmrestd_that_is_broken_is_an_error_in_time(places: Places, tmp_pat
     with pytest.raises(SlurmError):
         rest.submit({"job_id": 5}, "")
     rest.close()
+
+
+def test_a_submission_that_is_not_answered_leaves_the_time_to_look_into_the_queue(
+    places: Places, tmp_path: Path
+) -> None:
+    other = dataclasses.replace(places, slurmrestd=command(tmp_path, "broken", "exec sleep 60"))
+    slurm = Slurm(other, Processes(), time.monotonic() + 4)
+    rest = slurm.rest()
+    with pytest.raises(SlurmError, match="no answer") as error:
+        rest.submit({"job_id": 5}, "")
+    assert not error.value.unasked
+    with pytest.raises(SlurmError, match="no time left") as error:
+        rest.submit({"job_id": 6}, "")
+    assert error.value.unasked
+    rest.close()
+    assert slurm.queue()
 
 
 def test_a_command_that_hangs_is_ended_at_the_deadline(places: Places, tmp_path: Path) -> None:

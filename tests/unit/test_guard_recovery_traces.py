@@ -85,6 +85,47 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         ["_slurm_rpc_submit_batch_het_job: JobId=7 SLUID=s651M7H5HASF00 usec=347"],
         Trace(submitted=True, together=True),
     ),
+    "submitted while the log was too quiet to tell of its start": (
+        ["Set debug level to 'info'", SUBMIT],
+        Trace(submitted=True, unseen=True),
+    ),
+    "waiting when the log was set too quiet": (
+        [SUBMIT, "Set debug level to 'info'"],
+        Trace(submitted=True, unseen=True),
+    ),
+    "waiting when the log was set back, which is told, from `error`, which isn't": (
+        [SUBMIT, "Set debug level to 'verbose'"],
+        Trace(submitted=True, unseen=True),
+    ),
+    "waiting when backfill ceased to tell": (
+        [SUBMIT, "Set DebugFlags to Backfill"],
+        Trace(submitted=True, unseen=True),
+    ),
+    "waiting when another flag was set": ([SUBMIT, "Set DebugFlags to Backfill,Hetjob"], Trace(submitted=True)),
+    "submitted while no flag was set": (["Set DebugFlags to none", SUBMIT], Trace(submitted=True, unseen=True)),
+    "submitted after both were set back": (
+        [
+            *("Set debug level to 'info'", "Set DebugFlags to none"),
+            *("Set debug level to 'debug'", "Set DebugFlags to Hetjob", SUBMIT),
+        ],
+        Trace(submitted=True),
+    ),
+    "submitted after one of both was set back": (
+        ["Set debug level to 'info'", "Set DebugFlags to none", "Set debug level to 'verbose'", SUBMIT],
+        Trace(submitted=True, unseen=True),
+    ),
+    "submitted after a reconfigure, which sets all back": (
+        ["Set debug level to 'info'", "slurmctld version 26.05.5 started on cluster x(885)", SUBMIT],
+        Trace(submitted=True),
+    ),
+    "waiting through a reconfigure that set all back": (
+        ["Set debug level to 'info'", SUBMIT, "slurmctld version 26.05.5 started on cluster x(885)"],
+        Trace(submitted=True, unseen=True),
+    ),
+    "a job whose name looks like a setting": (
+        [SUBMIT, "_slurm_rpc_submit_batch_job: JobId=8 name=Set debug level to 'info'"],
+        Trace(submitted=True),
+    ),
     "a line for programmers": (["debug2: sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"], Trace()),
 }
 

@@ -35,6 +35,7 @@ UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
     "had been changed": (unsaved(Trace(submitted=True, modified=True)), "held", "put-back-held"),
     "the journal says it was changed": (unsaved(modified=True), "held", "put-back-held"),
     "had been released": (unsaved(Trace(submitted=True, held=False)), "held", "put-back-held"),
+    "the log was too quiet": (unsaved(Trace(submitted=True, unseen=True)), "held", "put-back-held"),
     "a task had started": (array(Trace(started="n1")), "held", "put-back-held"),
     "a task had ended": (array(Trace(started="n1", ended=True)), "held", "put-back-held"),
     "a task had been cancelled": (array(Trace(cancelled=True)), "held", "put-back-held"),
@@ -108,6 +109,7 @@ traces = st.builds(
     asked=st.none() | st.sampled_from([0, OWNER, 2000]),
     modified=st.booleans(),
     held=st.none() | st.booleans(),
+    unseen=st.booleans(),
 )
 jobs = st.builds(
     Unsaved,
@@ -125,7 +127,9 @@ jobs = st.builds(
 def test_only_what_has_certainly_never_run_runs_by_itself(job: Unsaved, keep_jobs: bool) -> None:
     if of_unsaved(job, keep_jobs).action == "put-back":
         everyone = [job.trace, *job.tasks.values()]
-        assert not any(each.started or each.ended or each.cancelled or each.requeued for each in everyone)
+        assert not any(
+            each.started or each.ended or each.cancelled or each.requeued or each.unseen for each in everyone
+        )
         assert job.trace.submitted and job.entry and not job.entry.cannot and keep_jobs and not job.modified
 
 

@@ -26,7 +26,7 @@ def test_a_change_is_told_at_once_and_a_note_with_the_next_renewal() -> None:
 
 def test_what_is_about_the_cluster_stays_until_we_know_better() -> None:
     told, _ = report()
-    kept = {f"seltzer.dev/{name}" for name in ("epoch", "saved", "crash", "recovered")}
+    kept = {f"seltzer.dev/{name}" for name in ("epoch", "saved", "crash", "recovered", "news")}
     assert not kept & set(told.annotations())
     assert told.annotations()["seltzer.dev/message"] is None, "what was about another guard goes"
     told.set(epoch="3", saved="")
@@ -53,3 +53,16 @@ def test_a_message_is_cut_and_a_document_is_not(capfd: pytest.CaptureFixture[str
     assert told.get("recovered") == ""
     assert len(json.loads(told.get("crash"))[0]) == 9000
     assert "recovered is too long" in capfd.readouterr().err
+
+
+def test_the_last_news_are_told_at_once_in_their_order_and_fit_into_the_lease() -> None:
+    told, hurried = report()
+    for number in range(20):
+        told.tell(f"Reason{number}", "\ud800" * 5000)
+    assert len(hurried) == 20
+    news = json.loads(told.get("news"))
+    assert [each["reason"] for each in news] == [f"Reason{number}" for number in range(12, 20)]
+    assert len({each["time"] for each in news}) == 8
+    assert len(told.get("news").encode()) < JSON_LIMIT
+    told.inherit()
+    assert "seltzer.dev/news" not in told.annotations(), "who led meanwhile may have told more"

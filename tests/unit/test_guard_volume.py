@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from seltzer.guard import logroom
 from seltzer.guard.epoch import Blocked
 from seltzer.guard.report import Report
 from seltzer.guard.settings import Places, Settings
@@ -134,7 +136,7 @@ def test_nothing_is_started_into_a_full_volume(disk: Disk) -> None:
         disk.volume.room()
     disk.others = 97 * MIB
     disk.volume.room()
-    assert [file.name for file in disk.epoch.iterdir()] == ["job_state"]
+    assert {file.name for file in disk.epoch.iterdir()} == {"job_state", logroom.MARK}
 
 
 def test_a_volume_that_takes_no_more_files_is_full(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,3 +156,48 @@ def test_space_that_can_not_be_kept_back_leaves_nothing_behind(disk: Disk, monke
     with pytest.raises(OSError, match="No space"):
         disk.volume.attend()
     assert not disk.reserve.exists()
+
+
+def test_the_log_has_room_of_its_own_which_it_can_use_when_there_is_none(disk: Disk) -> None:
+    log = disk.epoch / "slurmctld.log"
+    log.write_text("a line\n")
+    disk.volume.attend()  # makes the reserve
+    disk.volume.attend()
+    assert log.read_text() == "a line\n", "it is no longer than it was"
+    assert logroom.left(disk.epoch) >= logroom.WANTED - 4096
+    with log.open("a") as file:
+        file.write("x" * (3 * MIB))
+    disk.others = 100 * MIB
+    disk.volume.attend()
+    assert logroom.left(disk.epoch) < 2 * MIB, "no more is taken while others need it"
+    assert not logroom.unlogged_since(disk.epoch, 1.0), "the log goes on"
+
+
+def test_lines_that_may_be_missing_are_told_for_as_long_as_they_matter(disk: Disk) -> None:
+    log = disk.epoch / "slurmctld.log"
+    log.touch()
+    before = time.time() - 1
+    disk.volume.attend()
+    disk.volume.attend()
+    with log.open("a") as file:
+        file.write("x" * logroom.WANTED)
+    assert not logroom.unlogged_since(disk.epoch, before)
+    disk.others = 100 * MIB
+    disk.reserve.unlink()
+    with pytest.raises(Blocked):
+        disk.volume.room()
+    assert logroom.unlogged_since(disk.epoch, before)
+    assert not logroom.unlogged_since(disk.epoch, time.time() + 1), "what was saved later knows all of it"
+
+
+def test_a_file_system_without_such_room_loses_nothing_else(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(logroom, "_allocate", unsupported)
+    (disk.epoch / "slurmctld.log").touch()
+    disk.volume.attend()
+    with pytest.raises(OSError, match="not supported"):
+        disk.volume.attend()
+    assert disk.reserve.exists()
+    assert disk.told["low"] is False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seltzer.api.core import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
-from seltzer.controllers.machines import Machines
+from seltzer.controllers.machines import MISSING_SECONDS, Machines
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 
@@ -15,10 +15,11 @@ class Rig:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.following = 1000.0
         self.told: list[str] = []
         self._version = 0
         self.store: Store[Node] = Store()
-        self.machines = Machines(self.store, self.told.append, lambda: self.now)
+        self.machines = Machines(self.store, self.told.append, lambda: self.following, lambda: self.now)
 
     def put(self, ready: str = "True", *, cordoned: bool = False, taints: tuple[Taint, ...] = ()) -> None:
         self._version += 1
@@ -30,13 +31,42 @@ class Rig:
         found = self.machines.of(["n1"])["n1"]
         return found.calm, found.changes
 
+    def is_gone(self) -> bool:
+        found = self.machines.of(["n1", ""])
+        return "n1" in found and found["n1"].node is None
 
-def test_one_that_was_never_seen_is_unknown_since_we_began() -> None:
+
+def test_one_that_was_never_seen_is_unknown_until_it_has_been_looked_for_for_long() -> None:
+    """A pod may be told of before the node that it is on."""
     rig = Rig()
-    rig.now += 7
-    assert rig.machines.of(["n1", ""]).keys() == {"n1"}
-    assert rig.machines.of(["n1"])["n1"].node is None
-    assert rig.of() == (7, 0)
+    rig.now += 500
+    assert rig.machines.of(["n1", ""]) == {}, "nobody has looked for it yet"
+    rig.now += MISSING_SECONDS - 0.1
+    assert rig.machines.of(["n1", ""]) == {}
+    rig.now += 0.1
+    assert rig.is_gone()
+    assert rig.of() == (MISSING_SECONDS, 0)
+    rig.put()
+    assert not rig.is_gone()
+
+
+def test_what_is_missing_while_nobody_tells_us_of_nodes_is_unknown() -> None:
+    rig = Rig()
+    rig.following = 0.0
+    rig.machines.of(["n1"])
+    rig.now += MISSING_SECONDS
+    assert rig.machines.of(["n1"]) == {}
+    rig.following = MISSING_SECONDS
+    assert rig.is_gone()
+
+
+def test_one_that_nobody_has_looked_for_for_a_while_is_looked_for_anew() -> None:
+    rig = Rig()
+    rig.machines.of(["n1"])
+    rig.now += MISSING_SECONDS + 1
+    assert not rig.is_gone(), "it may be a new one of an old name"
+    rig.now += MISSING_SECONDS
+    assert rig.is_gone()
 
 
 def test_what_it_is_counts_from_when_we_saw_it_first_and_heartbeats_are_nothing() -> None:

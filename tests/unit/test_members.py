@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from seltzer.api.labels import EPOCH
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
 from seltzer.controllers import members
+from seltzer.controllers.link import PACE, Link
 from seltzer.controllers.world import World
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
@@ -27,7 +29,7 @@ def lease(holder: str = "", **annotations: str) -> Lease:
     return Lease(metadata=metadata, spec=LeaseSpec(holder_identity=holder))
 
 
-def world(found: Lease | None, *, controller: bool) -> World:
+def world(found: Lease | None, *, controller: bool, lasting: float = 0.0) -> World:
     stores: dict[str, Any] = {"clusters": Store(), "leases": Store(), "deployments": Store()}
     stores["pods"] = Store({"cluster": lambda _: (str(KEY),)})
     stores["clusters"].put(CLUSTER)
@@ -38,7 +40,11 @@ def world(found: Lease | None, *, controller: bool) -> World:
         stores["pods"].put(
             Pod(metadata=ObjectMeta(namespace="lab", resource_version="1", name="demo-slurmctld-x", labels=labels))
         )
-    return cast(World, SimpleNamespace(**stores))
+    return cast(World, SimpleNamespace(**stores, began=time.monotonic() - lasting))
+
+
+def silent_for(seconds: float) -> Link:
+    return cast(Link, SimpleNamespace(view=None, unknown_for=seconds, cache=SimpleNamespace(pace=PACE)))
 
 
 @pytest.mark.parametrize(
@@ -55,3 +61,23 @@ def test_who_does_not_answer_is_gone_only_when_that_is_certain(
     found: Lease | None, controller: bool, gone: bool
 ) -> None:
     assert members.slurm(world(found, controller=controller), KEY, None).gone is gone
+
+
+@pytest.mark.parametrize(
+    ("why", "link", "lasting", "unreachable"),
+    [
+        ("a new leader waits for the first answer", None, 59.0, False),
+        ("who can't even ask doesn't wait for ever", None, 61.0, True),
+        ("it is asked for the first time, or we have just written", silent_for(59.0), 900.0, False),
+        ("it hasn't answered for too long", silent_for(61.0), 900.0, True),
+    ],
+)
+def test_who_does_not_answer_is_unreachable_after_a_minute(
+    why: str, link: Link | None, lasting: float, unreachable: bool
+) -> None:
+    seen = members.slurm(world(lease("demo-slurmctld-x"), controller=True, lasting=lasting), KEY, link)
+    assert (seen.nodes, seen.gone, seen.unreachable) == (None, False, unreachable), why
+
+
+def test_who_is_gone_is_not_waited_for() -> None:
+    assert not members.slurm(world(None, controller=False, lasting=900.0), KEY, None).unreachable

@@ -9,6 +9,7 @@ from tests.fakes.plan_things import GONE, NOW, UNKNOWN, machine, node, nodeset, 
 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import SLURM_READY
+from seltzer.plan import aging
 from seltzer.plan.actions import (
     Action,
     CreatePods,
@@ -64,7 +65,7 @@ def actions(*args: Any, **more: Any) -> tuple[Action, ...]:
     ],
 )
 def test_a_node_takes_no_new_jobs_while_its_machine(item: Machine, words: str, state: str) -> None:
-    assert actions(node(state=state), item, silent=frozenset()) == (DrainNodes(("cpu-0",), f"{OURS} {words}"),)
+    assert actions(node(state=state), item, answers=THERE) == (DrainNodes(("cpu-0",), f"{OURS} {words}"),)
 
 
 def test_any_number_of_nodes_is_one_call_for_each_machine() -> None:
@@ -87,7 +88,6 @@ def test_a_taint_that_the_pods_tolerate_drains_nobody() -> None:
     ("why", "known", "item"),
     [
         ("it is drained for that already", node(state="IDLE DRAIN", reason=f"{OURS} is cordoned"), CORDONED),
-        ("it was drained for something worse", node(state="IDLE DRAIN", reason=f"{OURS} is not ready"), CORDONED),
         ("slurmctld added its words", node(state="DOWN DRAIN", reason=f"{OURS} is cordoned : Not resp"), CORDONED),
         ("a person drained it", node(state="IDLE DRAIN", reason="disk"), CORDONED),
         ("somebody drained it and said nothing", node(state="MIXED DRAIN"), CORDONED),
@@ -121,6 +121,46 @@ def test_a_cordon_that_is_over_is_undone_unless_it_comes_and_goes(
     assert found.timed == timed
 
 
+@pytest.mark.parametrize(
+    ("reason", "item", "words"),
+    [
+        # It was unwell: not before it has been better for as long as a resume would wait.
+        ("is not ready", machine(cordoned=True, calm=5.0), "is cordoned"),
+        ("is not ready", machine(cordoned=True, calm=4.9), ""),
+        ("is not ready : Not responding", machine(cordoned=True, calm=5.0), "is cordoned"),
+        # It gets worse, or somebody has decided: at once, so that a resume waits as it should.
+        ("is cordoned", machine("False", calm=0.0), "is not ready"),
+        ("is cordoned : Not responding", machine("False", calm=0.0), "is not ready"),
+        (
+            "is cordoned",
+            machine("True", "karpenter.sh/disrupted:NoSchedule", cordoned=True, calm=0.0),
+            "is about to be removed (taint karpenter.sh/disrupted)",
+        ),
+        # It can't make up its mind.
+        ("is cordoned", machine("False", calm=29.9, changes=6), ""),
+        ("is cordoned", machine("False", calm=30.0, changes=6), "is not ready"),
+    ],
+)
+def test_a_cause_that_has_become_another_is_told_once_its_machine_is_calm(
+    reason: str, item: Machine, words: str
+) -> None:
+    """The first cause once stayed for ever: people looked for what was over, and a resume didn't wait for what came."""
+    found = plan(node(state="MIXED DRAIN", reason=f"{OURS} {reason}"), item)
+    assert found.actions == ((DrainNodes(("cpu-0",), f"{OURS} {words}"),) if words else ())
+    assert found.timed == (not words)
+
+
+def test_a_cause_of_the_pod_and_one_of_its_machine_take_turns_too() -> None:
+    unready = node(state="IDLE DRAIN", reason="seltzer: its pod is not ready")
+    assert actions(unready, CORDONED) == (DrainNodes(("cpu-0",), f"{OURS} is cordoned"),)
+    cordoned = node(state="IDLE DRAIN", reason=f"{OURS} is cordoned")
+    drain = DrainNodes(("cpu-0",), "seltzer: its pod is not ready")
+    assert actions(cordoned, WELL, pod(state="unready")) == (drain,)
+    found = plan(cordoned, None, pod(state="unready"))
+    assert found.actions == (), "nothing is known of its machine"
+    assert found.timed
+
+
 def test_one_that_leaves_is_drained_for_that_and_if_it_stays_after_all_for_its_machine_again() -> None:
     leaving = look(node(state="MIXED DRAIN", reason=f"{OURS} is cordoned"), CORDONED)
     gone = decide(seen(nodeset(0), *leaving.pods, slurm=leaving.slurm, machines=leaving.machines))
@@ -142,21 +182,30 @@ def test_a_cordon_never_ends_a_job_whatever_its_timeout() -> None:
 
 def test_a_pod_that_fails_its_check_takes_no_jobs_until_it_passes_again() -> None:
     reason = "seltzer: its pod is not ready"
-    unready = pod(state="unready", since=NOW - 5)
-    assert actions(node(), WELL, unready) == (DrainNodes(("cpu-0",), reason),)
+    unready = pod(state="unready")
+    assert actions(node(), WELL, unready, age=5.0) == (DrainNodes(("cpu-0",), reason),)
     assert actions(node(state="IDLE DRAIN", reason=reason), WELL, unready) == ()
     assert actions(node(state="IDLE DRAIN", reason=reason), WELL, pod(since=NOW)) == (ResumeNodes(("cpu-0",)),)
-    soon = plan(node(), WELL, pod(state="unready", since=NOW - 1))
+    soon = plan(node(), WELL, unready, age=4.9)
     assert soon.actions == ()
     assert soon.timed, "it will be time"
 
 
+@pytest.mark.parametrize("reason", ["seltzer: its pod is not ready", f"{OURS} is cordoned", "seltzer: scale-in"])
+def test_who_has_just_begun_to_look_at_an_unready_pod_resumes_nothing(reason: str) -> None:
+    found = plan(node(state="IDLE DRAIN", reason=reason), WELL, pod(state="unready"), age=0.0)
+    assert found.actions == ()
+    assert found.timed
+
+
 def test_what_is_told_of_it_is_no_news_of_its_check() -> None:
-    """Or it would be drained and resumed for ever."""
+    """Or it would begin anew with every word."""
     known = node(state="IDLE DRAIN", reason="seltzer: its pod is not ready")
     item = pod(state="unready")
     (told,) = plan(known, WELL, item).told
-    assert actions(known, WELL, patched(item, told.patches[0])) == ()
+    before, after = look(known, WELL, item), look(known, WELL, patched(item, told.patches[0]))
+    assert aging.things(after) == aging.things(before)
+    assert len(aging.things(before)) == 1
 
 
 @pytest.mark.parametrize("item", [pod(state="ended", finished=NOW - 1), pod(state="CrashLoopBackOff", restarts=3)])
@@ -171,15 +220,22 @@ def test_the_jobs_of_a_container_that_ended_go_back_to_the_queue(item: Pod) -> N
         assert actions(node(state=state, reason=reason, started=old), WELL, item) == ()
 
 
+def test_why_it_is_down_stays_while_its_next_container_is_not_ready_yet() -> None:
+    known = node(state="DOWN", reason="seltzer: slurmd's container ended (Error)")
+    assert actions(known, WELL, pod(state="unready"), age=60.0) == ()
+    (drain,) = actions(known, machine(cordoned=True), pod(state="unready"), age=60.0)
+    assert drain == DrainNodes(("cpu-0",), f"{OURS} is cordoned"), "what is true of its machine will outlast that"
+
+
 def test_but_not_those_of_the_next_one_of_which_its_kubelet_hasnt_told_yet() -> None:
     item = pod(state="ended", since=NOW - 3, finished=NOW - 3)
-    assert actions(node(state="MIXED", started=Number(set=True, number=int(NOW) - 2)), WELL, item) == ()
+    assert actions(node(state="MIXED", started=Number(set=True, number=int(NOW) - 2)), WELL, item, age=0.0) == ()
 
 
 def test_a_node_that_we_set_down_comes_back_with_its_pod() -> None:
     known = node(state="DOWN", reason="seltzer: slurmd's container ended (Error)")
     assert actions(known, WELL, pod()) == (ResumeNodes(("cpu-0",)),)
-    assert actions(known, WELL, pod(state="unready", since=NOW)) == ()
+    assert actions(known, WELL, pod(state="unready"), age=0.0) == ()
     unheard = node(state="DOWN", reason=f"{OURS} is not heard of")
     assert actions(unheard, machine(calm=5.0), pod()) == (ResumeNodes(("cpu-0",)),)
     for item in (machine(calm=4.0), None):
@@ -198,7 +254,8 @@ def test_a_pod_that_somebody_deletes_takes_no_new_jobs() -> None:
 
 # --- pods that are lost ----------------------------------------------------------------------------------------------
 
-LOST = {"silent": frozenset({"cpu-0"})}
+THERE, AWAY = {"cpu-0": True}, {"cpu-0": False}
+LOST = {"answers": AWAY}
 UNHEARD = f"{OURS} is not heard of"
 
 
@@ -227,17 +284,25 @@ def test_jobs_that_are_still_being_taken_off_are_waited_for(gone: Machine) -> No
 
 
 @pytest.mark.parametrize(
-    ("why", "item", "silent"),
+    ("why", "item", "answers"),
     [
-        ("its slurmd answers", SILENT, frozenset()),
-        ("nobody knows whether its slurmd answers", SILENT, None),
-        ("its kubelet is heard of", machine("False"), frozenset({"cpu-0"})),
-        ("nothing is known of its machine", None, frozenset({"cpu-0"})),
+        ("its slurmd answers", SILENT, THERE),
+        ("nobody knows whether its slurmd answers", SILENT, {}),
+        ("its kubelet is heard of", machine("False"), AWAY),
+        ("nothing is known of its machine", None, AWAY),
     ],
 )
-def test_a_pod_isnt_lost_if(why: str, item: Machine | None, silent: frozenset[str] | None) -> None:
-    found = actions(node(state="MIXED"), item, silent=silent)
+def test_a_pod_isnt_lost_if(why: str, item: Machine | None, answers: dict[str, bool]) -> None:
+    found = actions(node(state="MIXED"), item, answers=answers)
     assert not any(isinstance(each, DownNodes | DeletePods | CreatePods) for each in found), why
+
+
+@pytest.mark.parametrize("known", [node(), None])
+@pytest.mark.parametrize("state", ["ready", "waiting"])
+def test_a_pod_whose_machine_isnt_known_yet_is_left_alone_and_looked_at_again(known: Node | None, state: str) -> None:
+    found = plan(known, None, pod(state=state))
+    assert found.actions == ()
+    assert found.timed
 
 
 def test_nothing_is_done_about_a_lost_pod_while_slurm_is_unknown() -> None:
@@ -248,13 +313,22 @@ def test_a_pod_whose_machine_dies_before_it_has_an_address_is_lost_too() -> None
     waiting = pod(state="waiting")
     assert doubtful(look(None, SILENT, waiting)) == {}
     expected = (DeletePods((GONER,), ask=True), CreatePods(("cpu-1",)))
-    assert actions(None, SILENT, waiting, silent=None) == expected, "there is nobody to ask"
-    assert actions(UNKNOWN, SILENT, waiting, silent=None) == ()
-    assert actions(None, machine("False"), waiting, silent=None) == ()
+    assert actions(None, SILENT, waiting, answers={}) == expected, "there is nobody to ask"
+    assert actions(UNKNOWN, SILENT, waiting, answers={}) == ()
+    assert actions(None, machine("False"), waiting, answers={}) == ()
     # Its kubelet was cut off before it could tell that it runs: Slurm knows where.
     known = node(state="MIXED", address="10.0.0.7")
     assert doubtful(look(known, SILENT, waiting)) == {"cpu-0": "10.0.0.7"}
-    assert actions(known, SILENT, waiting, silent=frozenset()) == (DrainNodes(("cpu-0",), UNHEARD),)
+    assert actions(known, SILENT, waiting, answers=THERE) == (DrainNodes(("cpu-0",), UNHEARD),)
+
+
+def test_a_pod_of_which_only_a_name_is_known_isnt_asked_and_isnt_lost() -> None:
+    """The guard takes addresses alone, and one name would be no answer about all others."""
+    waiting = pod(state="waiting")
+    known = node(state="MIXED", address="cpu-0")
+    assert doubtful(look(known, SILENT, waiting)) == {}
+    for answers in ({}, THERE, AWAY):
+        assert actions(known, SILENT, waiting, answers=answers) == (DrainNodes(("cpu-0",), UNHEARD),)
 
 
 def test_the_jobs_of_a_lost_pod_that_somebody_deleted_before_dont_hang() -> None:
@@ -280,13 +354,13 @@ def test_its_name_isnt_used_while_its_object_is_there() -> None:
 def test_a_node_that_slurmctld_gave_up_in_an_outage_comes_back_when_its_slurmd_answers() -> None:
     known = node(state="DOWN NOT_RESPONDING", reason="Not responding")
     assert doubtful(look(known)) == {"cpu-0": "10.0.0.1"}
-    assert actions(known, silent=frozenset()) == (ResumeNodes(("cpu-0",)),)
-    for silent in (frozenset({"cpu-0"}), None):
-        found = plan(known, silent=silent)
+    assert actions(known, answers=THERE) == (ResumeNodes(("cpu-0",)),)
+    for answers in (AWAY, {}):
+        found = plan(known, answers=answers)
         assert found.actions == ()
         assert found.timed
-    unready = pod(state="unready", since=NOW, address="10.0.0.1")
-    assert actions(known, WELL, unready, silent=frozenset()) == ()
+    unready = pod(state="unready", address="10.0.0.1")
+    assert actions(known, WELL, unready, answers=THERE, age=0.0) == ()
 
 
 @pytest.mark.parametrize(
@@ -295,21 +369,29 @@ def test_a_node_that_slurmctld_gave_up_in_an_outage_comes_back_when_its_slurmd_a
 def test_one_that_is_down_for_another_reason_doesnt(state: str, reason: str) -> None:
     known = node(state=state, reason=reason)
     assert doubtful(look(known)) == {}
-    assert actions(known, silent=frozenset()) == ()
+    assert actions(known, answers=THERE) == ()
 
 
-def forgotten(since: float) -> Pod:
+def forgotten(since: float = NOW - 100) -> Pod:
     told = ObjectCondition(type=SLURM_READY, status="False", reason="Forgotten", last_transition_time=time_at(since))
     return patched(pod(since=NOW - 500), PodPatch("cpu-0", "uid-cpu-0", {}, {}, (told,)))
 
 
-@pytest.mark.parametrize(("since", "goes"), [(NOW - 8, True), (NOW - 7, False), (NOW + 60, False)])
-def test_a_pod_whose_record_somebody_deleted_is_made_anew(since: float, goes: bool) -> None:
-    """Long after slurmctld started, and before the pod became ready: only what it says itself proves it."""
-    found = plan(None, WELL, forgotten(since), controller_started=NOW - 1000)
+@pytest.mark.parametrize(("age", "goes"), [(8.0, True), (7.9, False)])
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_a_pod_whose_record_somebody_deleted_is_made_anew(age: float, goes: bool, skew: float) -> None:
+    """Long after slurmctld started, and before the pod became ready: only what it says itself proves it. What time it
+    was for whoever wrote that doesn't matter."""
+    found = plan(None, WELL, forgotten(NOW + skew), controller_started=NOW - 1000 + skew, age=age)
     assert found.actions == ((DeletePods((GONER,), ask=True),) if goes else ())
     assert found.timed
-    assert plan(None, WELL, forgotten(since), controller_started=None).actions == (), "slurmctld may just have begun"
+    assert plan(None, WELL, forgotten(), controller_started=None).actions == (), "slurmctld may just have begun"
+
+
+def test_a_forgotten_pod_is_another_thing_when_it_is_forgotten_again() -> None:
+    first, second = look(None, WELL, forgotten()), look(None, WELL, forgotten(NOW - 50))
+    assert not aging.things(first) & aging.things(second)
+    assert aging.things(look(None, WELL, pod())) == frozenset(), "of one that was never known nothing is waited for"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +401,7 @@ def test_a_pod_whose_record_somebody_deleted_is_made_anew(since: float, goes: bo
 def test_an_address_that_isnt_true_any_more_is_corrected(address: str, moves: bool) -> None:
     known = node(address=address, hostname="cpu-0-host")
     assert actions(known) == ((SetAddress(("cpu-0",), "10.0.0.1"),) if moves else ())
-    assert actions(known, WELL, pod(state="unready", since=NOW, address="10.0.0.1")) == ()
+    assert actions(known, WELL, pod(state="unready", address="10.0.0.1"), age=0.0) == ()
     assert actions(known, WELL, pod(address="")) == ()
 
 

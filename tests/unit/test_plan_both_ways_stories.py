@@ -107,6 +107,41 @@ def test_two_controllers_that_cordon_and_uncordon_cost_a_few_calls(every: int) -
     story.ends_well()
 
 
+@pytest.mark.parametrize("every", QUICK)
+def test_a_cordoned_machine_that_flaps_costs_a_few_calls_and_then_says_what_is_the_matter(every: int) -> None:
+    story = Story()
+    machine = story.world.machines["n0"]
+    machine.cordon()
+    for number in range(240 // every):
+        machine.tell(ready=number % 2 > 0)
+        story.seconds(every)
+        assert not story.takes_jobs()
+    assert len(story.kinds()) <= 7, "however long it goes on"
+    assert every > 5 or len(story.kinds()) <= 2
+    machine.tell(ready=True)
+    story.seconds(31)
+    assert story.record().reason == "seltzer: Kubernetes node n0 is cordoned"
+    story.ends_well()
+
+
+def test_a_cordoned_machine_that_was_unwell_is_waited_for_as_any_that_was() -> None:
+    story = Story()
+    machine = story.world.machines["n0"]
+    machine.cordon()
+    story.seconds(2)
+    machine.tell(ready=False)
+    story.seconds(2)
+    assert story.record().reason == "seltzer: Kubernetes node n0 is not ready"
+    machine.tell(ready=True)
+    machine.uncordon()
+    story.seconds(5)
+    assert not story.takes_jobs(), "it may change its mind"
+    story.seconds(1)
+    assert story.takes_jobs()
+    assert story.kinds() == ["Drain", "Drain", "Resume"]
+    story.ends_well()
+
+
 def test_a_taint_that_comes_and_goes_during_a_drain_disturbs_no_job() -> None:
     story = Story()
     story.world.run_job("cpu-0")
@@ -303,12 +338,14 @@ def test_a_slurmctld_that_forgot_a_record_gets_it_back_in_seconds() -> None:
     story.ends_well()
 
 
+@pytest.mark.parametrize("ahead", [0.0, 30.0, 3600.0])
 @pytest.mark.parametrize("skew", [0.0, -30.0, -3600.0])
-def test_a_pod_that_slurm_never_took_isnt_made_again_and_again(skew: float) -> None:
-    """Not even if its machine's clock says that it was there before slurmctld."""
+def test_a_pod_that_slurm_never_took_isnt_made_again_and_again(skew: float, ahead: float) -> None:
+    """Not even if its machine's clock says that it was there before slurmctld, or if slurmctld's does."""
     story = Story()
     story.world.machines["n0"].skew = skew
-    story.world.controller_started = story.world.now - 20
+    story.world.controller_started = story.world.now - 20 + ahead
+    story.seconds(1)
     story.world.delete("cpu-0")
     story.seconds(4)
     story.world.go_deaf("cpu-0")
@@ -478,6 +515,46 @@ def test_whatever_time_it_is_on_a_machine_its_pods_come_up_and_its_jobs_are_safe
     assert story.record().jobs, "it isn't the one that goes"
 
 
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_whatever_time_it_is_on_a_machine_a_pod_that_fails_its_check_there_has_some_seconds_and_no_more(
+    skew: float,
+) -> None:
+    story = Story()
+    story.world.machines["n0"].skew = skew
+    story.world.report("cpu-0", ready=False)
+    story.seconds(5)
+    assert story.takes_jobs(), "it may pass the next one"
+    story.seconds(1)
+    assert story.record().reason == "seltzer: its pod is not ready"
+    story.operator.restart()
+    story.seconds(20)
+    assert story.kinds() == ["Drain"], "an operator that begins anew waits, and undoes nothing"
+    story.world.report("cpu-0")
+    story.seconds(1)
+    assert story.takes_jobs()
+    # One that comes and goes.
+    for _ in range(5):
+        story.world.report("cpu-0", ready=False)
+        story.seconds(3)
+        story.world.report("cpu-0")
+        story.seconds(3)
+    assert story.kinds() == ["Drain", "Resume"]
+    story.ends_well()
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_whatever_time_it_is_on_slurmctlds_machine_what_it_forgot_comes_back_in_seconds(skew: float) -> None:
+    story = Story()
+    story.record().comment = ""
+    story.world.forget("cpu-0")
+    story.world.controller_started += skew
+    story.seconds(7)
+    assert "cpu-0" not in story.world.records, "it may be about to register"
+    story.seconds(8)
+    assert story.takes_jobs()
+    story.ends_well()
+
+
 def test_a_pod_that_somebody_made_by_hand_under_one_of_our_names_is_drained_and_goes() -> None:
     story = Story()
     story.world.pods["cpu-7"] = ModelPod("cpu-7", "by-hand", "none of ours", story.world.now)
@@ -518,6 +595,39 @@ def test_a_persons_drain_shows_on_the_pod_with_their_reason() -> None:
     story.seconds(1)
     told = story.pod().told[SLURM_READY]
     assert (told.status, told.reason, told.message) == ("False", "Drained", "disk is full")
+
+
+def test_while_only_slurmrestd_is_away_no_pod_says_yes_for_longer_than_a_minute() -> None:
+    story = Story()
+    story.world.reachable = False
+    story.world.run_job("cpu-0")
+    story.seconds(60)
+    assert {pod.told[SLURM_READY].status for pod in story.world.pods.values()} == {"True"}, "no flapping"
+    story.seconds(2)
+    assert {each.status for pod in story.world.pods.values() for each in pod.told.values()} == {"Unknown"}
+    versions = [pod.version for pod in story.world.pods.values()]
+    story.seconds(60)
+    assert versions == [pod.version for pod in story.world.pods.values()], "written once"
+    story.world.reachable = True
+    story.seconds(1)
+    assert story.pod().labels == {BUSY: "true"}
+    assert {pod.told[SLURM_READY].status for pod in story.world.pods.values()} == {"True"}
+    assert story.kinds() == [], "nobody lost anything"
+    story.ends_well()
+
+
+def test_a_new_leader_takes_nothing_back_before_slurm_had_its_time_to_answer() -> None:
+    story = Story()
+    story.world.reachable = False
+    story.operator.restart()
+    story.seconds(60)
+    assert story.pod().told[SLURM_READY].status == "True"
+    story.seconds(2)
+    assert story.pod().told[SLURM_READY].status == "Unknown"
+    story.world.delete_nodeset()
+    story.seconds(60)
+    assert len(story.world.pods) == 3, "as ever, who may have jobs stays"
+    story.ends_well()
 
 
 def test_each_call_says_which_nodes_and_why() -> None:

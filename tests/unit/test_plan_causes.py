@@ -157,25 +157,32 @@ def test_a_machine_is_silent_if_its_kubelet_isnt_heard_of(item: Machine, silent:
 
 
 @pytest.mark.parametrize(
-    ("item", "words"),
+    ("item", "seen_for", "words"),
     [
-        (pod(), ""),
-        (pod(deleting=True), "seltzer: its pod is being deleted"),
-        (pod(state="unready", since=NOW - 5), "seltzer: its pod is not ready"),
-        (pod(state="unready", since=NOW - 4), ""),
-        (pod(state="unready", since=NOW + 3600), ""),
-        (pod(state="created"), ""),
-        (pod(state="waiting"), ""),
+        (pod(), 60.0, ""),
+        (pod(deleting=True), 0.0, "seltzer: its pod is being deleted"),
+        (pod(state="unready"), 5.0, "seltzer: its pod is not ready"),
+        (pod(state="unready"), 4.9, ""),
+        # Whatever time it is on its machine.
+        (pod(state="unready", since=NOW + 3600), 5.0, "seltzer: its pod is not ready"),
+        (pod(state="unready", since=NOW - 3600), 4.9, ""),
+        (pod(state="created"), 60.0, ""),
+        (pod(state="waiting"), 60.0, ""),
     ],
 )
-def test_what_is_the_matter_with_a_pod(item: Pod, words: str) -> None:
-    assert causes.of_pod(item, NOW) == words
+def test_what_is_the_matter_with_a_pod(item: Pod, seen_for: float, words: str) -> None:
+    assert causes.of_pod(item, seen_for) == words
 
 
-def test_a_slurmd_has_as_long_to_become_ready_as_any_however_long_its_image_took() -> None:
-    item = pod(state="unready", since=NOW - 60)
-    assert causes.of_pod(item, NOW, NOW - 1) == ""
-    assert causes.of_pod(item, NOW, NOW - 5) == "seltzer: its pod is not ready"
+def test_an_unready_pod_begins_anew_with_its_condition_and_with_its_slurmd() -> None:
+    """A slurmd has as long to become ready as any, however long its image took."""
+    item, known = pod(state="unready"), node(started=Number(set=True, number=int(NOW)))
+    same = causes.unready(item, known)
+    assert causes.unready(item, msgspec.structs.replace(known, reason="x")) == same
+    assert causes.unready(item, node(started=Number(set=True, number=int(NOW) + 1))) != same
+    assert causes.unready(item, node()) != same
+    assert causes.unready(pod(state="unready", since=NOW), known) != same
+    assert causes.unready(pod(state="unready", uid="another"), known) != same
 
 
 def container(
@@ -307,6 +314,14 @@ def test_a_drain_of_ours_is_over(reason: str, item: Machine | None, over: bool) 
 )
 def test_a_cause_is_told_from_a_removal_and_from_other_peoples_reasons(reason: str, cause: bool) -> None:
     assert causes.is_cause(reason) == cause
+
+
+def test_slurmctlds_own_words_dont_make_another_cause_of_it() -> None:
+    assert causes.tells(CORDONED, CORDONED)
+    assert causes.tells(f"{CORDONED} : Not responding", CORDONED)
+    assert not causes.tells(UNWELL, CORDONED)
+    assert not causes.tells(f"{UNWELL} : Not responding", CORDONED)
+    assert not causes.tells("", CORDONED)
 
 
 @pytest.mark.parametrize("item", [machine("False"), machine("Unknown"), machine(cordoned=True), Machine(None)])

@@ -25,7 +25,7 @@ from seltzer.api.core import (
     Pod,
     PodSpec,
 )
-from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
 from seltzer.plan.actions import Happening, Hold, RemoveStuckPod
 from seltzer.plan.cluster import CONTROLLER, Observation, awaits_clock, decide
@@ -214,31 +214,66 @@ def test_a_new_guard_that_knows_nothing_takes_nothing_away() -> None:
     ["", "{", "[]", "null", '{"time": 7}', '{"free": "x", "size": 1}', '{"free": 1}', '{"jobs": {}}', '"x"', "\ud800"],
 )
 def test_what_makes_no_sense_was_not_told(said: str) -> None:
-    annotations = dict.fromkeys((CRASH, RECOVERED, VOLUME, EPOCH, RESTARTS, HOLD), said)
+    annotations = dict.fromkeys((CRASH, RECOVERED, VOLUME, EPOCH, RESTARTS, HOLD, NEWS), said)
     found = Told(Lease(metadata=ObjectMeta(annotations=annotations)))
-    assert (found.crash, found.recovered, found.volume) == (UNSET, UNSET, UNSET)
+    assert (found.crash, found.recovered, found.volume, found.news) == (UNSET, UNSET, UNSET, ())
     assert (found.epoch, found.restarts, found.hold, found.holder, found.phase) == (0, 0, False, "", "")
 
 
-def test_what_is_told_is_bounded_and_no_job_is_in_it_twice() -> None:
-    jobs = [{"id": str(number // 2), "outcome": "held", "why": "w" * 9999} for number in range(1000)]
-    long = {**CRASHED, "lines": ["l" * 9999] * 99, "backtrace": ["b" * 9999] * 99}
-    said = {RECOVERED: json.dumps({"time": "t", "jobs": jobs, "more": 5}), CRASH: json.dumps(long)}
-    found = Told(Lease(metadata=ObjectMeta(annotations=said)))
+def said(**annotations: dict[str, Any]) -> Told:
+    texts = {f"seltzer.dev/{name}": json.dumps(value) for name, value in annotations.items()}
+    return Told(Lease(metadata=ObjectMeta(annotations=texts)))
+
+
+def test_what_is_told_is_bounded() -> None:
+    groups = [{"outcome": "held", "why": "w" * 9999, "jobs": str(each), "count": 2} for each in range(1000)]
+    found = said(
+        recovered={"time": "t", "groups": groups, "more": 5},
+        crash={**CRASHED, "lines": ["l" * 9999] * 99, "backtrace": ["b" * 9999] * 99},
+    )
     assert found.recovered and found.crash
-    assert len({job.id for job in found.recovered.jobs}) == len(found.recovered.jobs) == 200
-    assert found.recovered.more == 305
+    assert (len(found.recovered.groups), found.recovered.more) == (512, 5 + 2 * (1000 - 512))
+    assert len(found.recovered.groups[0].why) == 300
     assert len(found.crash.lines) < 10_000 and len(found.crash.backtrace) < 10_000
+
+
+def test_jobs_are_understood_as_older_guards_told_them() -> None:
+    jobs = [{"id": str(number // 2), "user": "1", "outcome": "held", "why": "so"} for number in range(1000)]
+    found = said(recovered={"time": "t", "epoch": 2, "jobs": jobs, "more": 5}).recovered
+    assert found
+    (group,) = found.groups
+    assert (group.outcome, group.why, group.count, found.more) == ("held", "so", 500, 5)
+    assert group.jobs.split(",") == [str(job) for job in range(500)]
+
+
+def test_no_list_has_a_key_twice_which_the_api_server_would_refuse() -> None:
+    twice = [{"id": "7", "outcome": "held"}, {"id": "7", "outcome": "kept"}]
+    found = said(recovered={"time": "t2", "jobs": twice, "earlier": [{"time": each} for each in ("t1", "t2", "t1")]})
+    assert found.recovered and [each.time for each in found.recovered.earlier] == ["t1"]
+    assert [group.outcome for group in found.recovered.groups] == ["kept"]
 
 
 # --- what happened ---------------------------------------------------------------------------------------------------
 
 
 def recovered(*put_back: str, held: str = "", time: str = "t1", **others: str) -> str:
-    ids = [("put-back", each) for each in put_back] + [("held", held)] * bool(held)
-    ids += [(outcome, each) for outcome, each in others.items()]
-    jobs = [{"id": each, "user": "1000", "outcome": outcome, "why": "so"} for outcome, each in ids]
-    return json.dumps({"time": time, "epoch": 4, "jobs": jobs, "more": 0})
+    ids = {"put-back": ",".join(put_back), "held": held, **others}
+    groups = [
+        {"outcome": outcome, "why": "so", "jobs": each, "count": each.count(",") + 1, "users": "1000"}
+        for outcome, each in ids.items()
+        if each
+    ]
+    return json.dumps({"time": time, "epoch": 4, "groups": groups, "more": 0, "earlier": []})
+
+
+def after(*recoveries: str) -> str:
+    """The newest, and those before it."""
+    newest, *earlier = map(json.loads, recoveries)
+    return json.dumps({**newest, "earlier": earlier})
+
+
+def news(*times: str) -> str:
+    return json.dumps([{"time": each, "reason": "PartitionsSet", "message": f"at {each}"} for each in times])
 
 
 def events(before: Observation, after: Observation) -> list[Happening]:
@@ -302,21 +337,56 @@ def events(before: Observation, after: Observation) -> list[Happening]:
             looking(),
             looking(lease=lease(recovered=recovered("7", "9", held="8", ran="6"))),
             [
-                ("Normal", "JobsPutBack", "jobs 7, 9: back in the queue under their IDs"),
-                ("Warning", "JobsHeld", "job 8: in the queue and held"),
-                ("Normal", "JobsRan", "job 6: had ended"),
+                ("Normal", "JobsPutBack", "jobs 7, 9 (so): back in the queue under their IDs"),
+                ("Warning", "JobsHeld", "job 8 (so): in the queue and held"),
+                ("Normal", "JobsRan", "job 6 (so): had ended"),
             ],
         ),
         (
-            looking(lease=lease(recovered=recovered("7"))),
-            looking(lease=lease(recovered=recovered("7", held="8"))),
-            [("Warning", "JobsHeld", "'seltzer status demo' says what to do")],
+            looking(lease=lease(recovered=recovered(held="8"))),
+            looking(lease=lease(recovered=after(recovered(held="9", time="t2"), recovered(held="8")))),
+            [
+                (
+                    "Warning",
+                    "JobsHeld",
+                    "job 9 (so): in the queue and held, for a person to decide; 'seltzer status demo'",
+                )
+            ],
+        ),
+        (
+            looking(),
+            looking(lease=lease(recovered=after(recovered(held="9", time="t2"), recovered(held="8")))),
+            [("Warning", "JobsHeld", "job 8 (so)"), ("Warning", "JobsHeld", "job 9 (so)")],
+        ),
+        (
+            looking(lease=lease(recovered=json.dumps({"time": "t1", "jobs": [{"id": "7", "outcome": "ran"}]}))),
+            looking(lease=lease(recovered=recovered(ran="7"))),
+            [],
+        ),
+        (
+            looking(),
+            looking(lease=lease(recovered=json.dumps({"time": "t1", "jobs": [{"id": "7", "outcome": "{new}"}]}))),
+            [("Warning", "JobsRecovered", "job 7: {new}")],
         ),
         (
             looking(lease=lease(recovered=recovered("7"))),
             looking(lease=lease(recovered=recovered("7", time="t2"))),
-            [("Normal", "JobsPutBack", "job 7: back")],
+            [("Normal", "JobsPutBack", "job 7 (so): back")],
         ),
+        (looking(), looking(lease=lease(news=news("t1"))), [("Normal", "PartitionsSet", "at t1")]),
+        (looking(lease=lease(news=news("t1"))), looking(lease=lease(news=news("t1"))), []),
+        (
+            looking(lease=lease(news=news("t1", "t2"))),
+            looking(lease=lease(news=news("t2", "t3", "t4"))),
+            [("Normal", "PartitionsSet", "at t3"), ("Normal", "PartitionsSet", "at t4")],
+        ),
+        # Another guard, whose clock is behind.
+        (
+            looking(lease=lease(news=news("t5"))),
+            looking(lease=lease(news=news("t1"))),
+            [("Normal", "PartitionsSet", "at t1")],
+        ),
+        (looking(lease=lease(news=news("t1"))), looking(), []),
         (
             looking(None, pod("c-a"), pod("c-b", "n2")),
             looking(None, pod("c-a", state="unready"), nodes={}),
@@ -333,11 +403,11 @@ def test_what_happens_is_told_once(
         assert words in each.message
 
 
-def test_two_hundred_jobs_are_one_event() -> None:
-    many = lease(recovered=recovered(*map(str, range(1, 201))))
-    (found,) = events(looking(), looking(lease=many))
-    assert len(found.message) <= 1024
-    assert "jobs 1, 2, 3" in found.message and "140" in found.message
+def test_jobs_for_which_the_lease_had_no_room_are_counted_once() -> None:
+    said = json.loads(recovered("7", held="8")) | {"more": 140}
+    told = events(looking(), looking(lease=lease(recovered=json.dumps(said))))
+    (more,) = (each.message for each in told if "140" in each.message)
+    assert more.startswith("140 more jobs were found again; /run/slurmctld-state/seltzer.recoveries in ")
 
 
 def test_the_from_of_a_failover_is_known_though_nobody_held_the_lease_in_between() -> None:
@@ -448,7 +518,7 @@ def removed(observation: Observation) -> list[RemoveStuckPod]:
 def test_it_is_told_before_it_is_done_with_what_to_do_about_the_volume() -> None:
     dead = looking(None, old_pod(NOW - 30), nodes={OLD_NODE: machine("Unknown")})
     (found,) = announcements(decide(dead))
-    assert (found.kind, found.reason) == ("Warning", "StuckPodRemoved")
+    assert (found.kind, found.reason) == ("Warning", "RemovingStuckPod")
     assert f"kubectl taint node {OLD_NODE} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in found.message
     (gone,) = announcements(decide(replace(dead, nodes={})))
     assert "taint" not in gone.message, "there is nothing to taint"

@@ -201,6 +201,62 @@ def test_ten_short_jobs_one_after_the_other_are_written_once() -> None:
     assert writes == 1
 
 
+# --- when Slurm can't be asked any more ------------------------------------------------------------------------------
+
+SILENT = "Slurm can't be asked: slurmrestd or slurmctld doesn't answer; before that: "
+
+
+def doubted(item: Pod, *theirs: str) -> Pod:
+    """The pod after nobody has answered for too long."""
+    found = mirror.unknown([item], time_at(NOW + 60), theirs)
+    return patched(item, found[0].patches[0]) if found else item
+
+
+@pytest.mark.parametrize(
+    ("known", "ready", "busy", "last"),
+    [
+        (node(), "Idle", "NoJob", ("Idle", "")),
+        (node(state="MIXED"), "InUse", "JobsRun: its jobs end by " + IN_AN_HOUR, ("InUse", "")),
+        (node(state="IDLE DRAIN", reason="disk: bad"), "Drained: disk: bad", "NoJob", ("Drained", "disk: bad")),
+        (None, "NotRegistered: Slurm doesn't know it yet", "NoJob", ("NotRegistered", "Slurm doesn't know it yet")),
+    ],
+)
+def test_unknown_is_never_yes_and_what_was_known_is_kept_for_people(
+    known: Node | None, ready: str, busy: str, last: tuple[str, str]
+) -> None:
+    before = mirrored(pod(), known, {"cpu-0": HOUR})
+    after = doubted(before)
+    assert told(after, SLURM_READY) == ("Unknown", "Unreachable", SILENT + ready)
+    assert told(after, SLURM_BUSY) == ("Unknown", "Unreachable", SILENT + busy)
+    assert after.metadata.annotations[SAFE_TO_EVICT] == "false"
+    assert condition(after, SLURM_READY).last_transition_time == time_at(NOW + 60)
+    assert mirror.last_told(before) == mirror.last_told(after) == last
+    assert after.metadata.labels == before.metadata.labels, "who had jobs is known to have had them"
+    assert after.metadata.annotations.get(FREE_AT) == before.metadata.annotations.get(FREE_AT)
+    assert doubted(after) is after, "told once"
+    assert told(mirrored(after, node()), SLURM_READY) == ("True", "Idle", "")
+    assert mirrored(after, node()).metadata.annotations[SAFE_TO_EVICT] == "true"
+
+
+@pytest.mark.parametrize("item", [pod(), mirrored(pod(), node(), {}, CLOCK, TIME)])
+def test_who_tells_nothing_or_has_ended_has_nothing_to_take_back(item: Pod) -> None:
+    ended = msgspec.structs.replace(item, status=msgspec.structs.replace(item.status, phase="Failed"))
+    assert doubted(ended) is ended
+    assert (doubted(item) is item) == (mirror.last_told(item) == ("", ""))
+
+
+def test_an_annotation_of_the_users_stays_while_nobody_knows() -> None:
+    after = doubted(mirrored(pod(), node()), SAFE_TO_EVICT)
+    assert after.metadata.annotations[SAFE_TO_EVICT] == "true"
+    assert doubted(after, SAFE_TO_EVICT) is after
+
+
+def test_who_never_registered_is_not_taken_for_forgotten_when_slurm_is_back() -> None:
+    """A pod that is forgotten is made anew; one that Slurm doesn't take would be made again and again."""
+    assert told(mirrored(doubted(mirrored(pod(), None)), None), SLURM_READY)[1] == "NotRegistered"
+    assert told(mirrored(doubted(mirrored(pod(), node())), None), SLURM_READY)[1] == "Forgotten"
+
+
 # --- when it will be free --------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fakes.plan_things import GONE, MEMBER, NOW, UNKNOWN, node, nodeset, pod, seen, slurm
+from tests.fakes.plan_things import GONE, MEMBER, NOW, UNKNOWN, aged, node, nodeset, pod, seen, slurm
 
 from seltzer.api.nodeset import Drain, Update
 from seltzer.plan import records
@@ -259,8 +259,8 @@ def test_it_is_looked_at_again_since(why: str, observation: Observation) -> None
 # --- what slurmctld forgot, and what never ends ----------------------------------------------------------------------
 
 
-def started(observation: Observation, ago: float) -> Observation:
-    return replace(observation, controller_started=NOW - ago)
+def started(observation: Observation, ago: float, skew: float = 0.0) -> Observation:
+    return aged(replace(observation, controller_started=NOW - ago + skew), ago)
 
 
 def test_a_pod_that_a_killed_slurmctld_forgot_is_made_anew() -> None:
@@ -270,6 +270,13 @@ def test_a_pod_that_a_killed_slurmctld_forgot_is_made_anew() -> None:
     assert actions(started(lost, 200)) == (), "it didn't register for another reason: another pod would do no better"
     assert actions(lost) == (), "when slurmctld started isn't known"
     assert decide(lost).timed
+
+
+def test_not_even_if_the_clock_of_slurmctlds_machine_is_ahead_is_a_pod_made_again_and_again() -> None:
+    lost = seen(nodeset(1), pod(since=NOW - 100), slurm=slurm())
+    assert actions(started(lost, 50, skew=3600)) == (DeletePods((goner("cpu-0"),), ask=True),), "and that at once"
+    assert actions(started(lost, 7, skew=3600)) == ()
+    assert actions(started(lost, 200, skew=3600)) == (), "it came after slurmctld, which didn't take it"
 
 
 def test_a_pod_that_slurm_knows_is_not() -> None:

@@ -10,11 +10,14 @@ from seltzer.api.nodeset import Drain, NodeSetStatus, Update
 from seltzer.plan.actions import (
     Action,
     CreatePods,
+    DeletePods,
     DeleteRecords,
     DrainNodes,
+    Goner,
     Happening,
     KillJobs,
     MarkNodes,
+    ResumeNodes,
     SetAddress,
 )
 from seltzer.plan.membership import Verdict
@@ -188,11 +191,24 @@ def test_a_condition_keeps_the_time_since_when_it_is_so() -> None:
             SetAddress(("cpu-0",), "10.0.0.5"),
             Happening("Normal", "Readdressed", "told Slurm that cpu-0 is at 10.0.0.5 now"),
         ),
+        (
+            DeletePods((Goner("cpu-0", "1"), Goner("cpu-1", "2")), ask=True, why="fewer are wanted"),
+            Happening("Normal", "Removed", "removed cpu-[0-1]: fewer are wanted"),
+        ),
         (KillJobs(("cpu-0",)), Happening("Warning", "Killed", "ended the jobs on cpu-0, which took too long")),
     ],
 )
 def test_what_was_done_is_told(action: Action, expected: Happening) -> None:
     assert happenings(nodeset(), NodeSetStatus(), [action]) == [expected]
+
+
+def test_one_call_that_resumes_for_several_reasons_is_told_for_each() -> None:
+    why = {"cpu-0": "its pod is ready", "cpu-1": "the outage is over", "cpu-2": "its pod is ready", "cpu-3": "x"}
+    told = happenings(nodeset(), NodeSetStatus(), [ResumeNodes(("cpu-0", "cpu-1", "cpu-2"), why)])
+    assert [(each.reason, each.message) for each in told] == [
+        ("Resumed", "resumed cpu-[0,2]: its pod is ready"),
+        ("Resumed", "resumed cpu-1: the outage is over"),
+    ]
 
 
 def test_nobody_wants_to_hear_of_marks() -> None:

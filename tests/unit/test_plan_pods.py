@@ -135,7 +135,7 @@ def test_whose_drain_it_is(state: str, reason: str, ours: bool, others: bool) ->
     [
         ("DOWN", "seltzer: its pod is gone", "ours"),
         ("DOWN", "Not responding", "an outage's"),
-        ("DOWN", "Not responding [slurm@2027-01-15T08:00:00]", "an outage's"),
+        ("DOWN", "Not responding since Tuesday", "others'"),
         ("DOWN", "fan is loud", "others'"),
         ("DOWN", "fan is loud : Not responding", "others'"),
         ("DOWN", "", ""),
@@ -152,6 +152,12 @@ def test_who_set_it_down(state: str, reason: str, whose: str) -> None:
     assert nodes.down_by_outage(item) == (whose == "an outage's")
     assert nodes.down_by_others(item) == (whose == "others'")
     assert nodes.held_by_others(item) == (whose == "others'" or nodes.drained_by_others(item))
+
+
+@pytest.mark.parametrize(("by", "outage"), [("slurm", True), ("", True), ("root", False), ("ann", False)])
+def test_an_outage_is_told_by_slurm_itself_and_not_by_a_person_in_its_words(by: str, outage: bool) -> None:
+    item = node(state="DOWN", reason="Not responding", reason_set_by_user=by)
+    assert (nodes.down_by_outage(item), nodes.down_by_others(item)) == (outage, not outage)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 from tests.fakes.slurmrestd import KEY, FakeSlurmrestd, Fault, cut, disconnect, error, html, text, wait_for
 
-from seltzer.slurm import rest
+from seltzer.slurm import http, rest
 from seltzer.slurm.client import LONGEST_PATH, SlurmClient
 from seltzer.slurm.errors import Refused, Rejected, SlurmError, Unavailable, Unsupported
 from seltzer.slurm.http import Http
@@ -124,6 +126,21 @@ async def test_slurmrestd_may_be_gone_and_come_back(fake: FakeSlurmrestd, client
         await client.nodes()
     await fake.start()
     assert await client.nodes()
+
+
+async def test_a_server_that_takes_no_connection_is_given_up_before_one_that_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "CONNECT_DEADLINE", 0.2)
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):  # nobody takes these, and then there is no room for more
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        asked = Http(f"http://127.0.0.1:{server.getsockname()[1]}", deadline=60.0)
+        with pytest.raises(Unavailable, match=r"can't be reached: no connection within 0\.2 s"):
+            await asked.exchange("GET", "/")
 
 
 async def test_an_expired_token_is_renewed_and_the_call_done(fake: FakeSlurmrestd) -> None:

@@ -164,6 +164,20 @@ async def test_slurmrestd_away_for_a_minute_and_back(rig: Rig) -> None:
     assert rig.told[2:] == [Change(frozenset({"n1"}))]
 
 
+async def test_that_slurmrestd_is_back_is_told_once_even_if_nothing_was_forgotten_meanwhile(rig: Rig) -> None:
+    """Somebody may have been refused in between, and waits."""
+    await rig.poll()
+    await rig.fake.stop()
+    await rig.poll()
+    await rig.poll()
+    assert rig.told[1:] == [], "nothing is unknown yet"
+    await rig.fake.start()
+    await rig.poll()
+    assert rig.told[1:] == [Change()]
+    await rig.poll()
+    assert rig.told[2:] == [], "told once"
+
+
 async def test_the_view_becomes_unknown_without_a_poll(rig: Rig) -> None:
     await rig.poll()
     rig.clock.now += PACE.stale + 1

@@ -36,6 +36,7 @@ RESTARTS: Final = "seltzer.dev/restarts"
 VOLUME: Final = "seltzer.dev/volume"
 CRASH: Final = "seltzer.dev/crash"
 RECOVERED: Final = "seltzer.dev/recovered"
+NEWS: Final = "seltzer.dev/news"
 
 # What the guard is told by others, as annotations of the same Lease.
 HOLD: Final = "seltzer.dev/hold"

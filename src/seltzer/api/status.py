@@ -94,21 +94,43 @@ class Crash(Report, frozen=True, kw_only=True):
     """Where its core is in the slurmctld container, if there is one."""
 
 
-class RecoveredJob(Report, frozen=True, kw_only=True):
-    """A job that Slurm had acknowledged and not saved."""
+class RecoveredJobs(Report, frozen=True, kw_only=True):
+    """Jobs that Slurm had acknowledged and not saved, and that had the same fate."""
 
-    id: str
-    """Its ID."""
-
-    user: str = ""
-    """The ID of the user whose it is."""
+    jobs: str
+    """Their IDs, such as 12-40,51,60_[1-3]."""
 
     outcome: str = ""
-    """What became of it: put-back (into the queue), held (in the queue, for a person to decide), kept (script and
-    environment are on the state volume), ran or cancelled (nothing to do)."""
+    """What became of them: put-back (into the queue), held (in the queue, for a person to decide), kept (script and
+    environment are on the state volume), lost (nothing of them is left), ran or cancelled (nothing to do)."""
 
     why: str = ""
-    """Why, in a sentence."""
+    """Why, in a sentence: whether they had started, ended or been cancelled."""
+
+    count: int = 0
+    """How many they are."""
+
+    users: str = ""
+    """The IDs of the users whose they are, likewise, where that is known."""
+
+
+Groups = Annotated[tuple[RecoveredJobs, ...], Meta(max_length=512), _by("jobs")]
+
+
+class Recovery(Report, frozen=True, kw_only=True):
+    """What was found again at one start of slurmctld."""
+
+    time: Time
+    """When."""
+
+    epoch: int = 0
+    """In which epoch."""
+
+    groups: Groups = ()
+    """The jobs, those first that a person has to look at."""
+
+    more: int = 0
+    """How many there were beside them; seltzer.recoveries on the state volume names them all."""
 
 
 class Recovered(Report, frozen=True, kw_only=True):
@@ -120,11 +142,19 @@ class Recovered(Report, frozen=True, kw_only=True):
     epoch: int = 0
     """In which epoch."""
 
-    jobs: Annotated[tuple[RecoveredJob, ...], Meta(max_length=256), _by("id")] = ()
-    """The jobs."""
+    groups: Groups = ()
+    """The jobs, those first that a person has to look at."""
 
     more: int = 0
-    """How many there were beside them; slurmctld's log names them all."""
+    """How many there were beside them; seltzer.recoveries on the state volume names them all."""
+
+    earlier: Annotated[tuple[Recovery, ...], Meta(max_length=8), _by("time")] = ()
+    """What was found before that, the oldest first."""
+
+    @property
+    def recoveries(self) -> tuple[Recovery, ...]:
+        """All of it, the oldest first."""
+        return (*self.earlier, Recovery(time=self.time, epoch=self.epoch, groups=self.groups, more=self.more))
 
 
 class SlurmClusterStatus(Report, frozen=True, kw_only=True):
@@ -155,3 +185,6 @@ class SlurmClusterStatus(Report, frozen=True, kw_only=True):
 
     recovered: Recovered | UnsetType = UNSET
     """Jobs that a crash made Slurm forget, and what became of them."""
+
+    last_news_time: Time | UnsetType = UNSET
+    """The time of the newest of what the guard has told as news. All up to that has been made Events."""

@@ -16,6 +16,8 @@ _LEAVE_SECONDS = 30
 
 # StrictModes would refuse the folders that Kubernetes mounts, which are open to all; nobody but root can write there
 # since the mounts are read-only, and no file of a user's own is read.
+# sshd would refuse an address from which others failed: behind a Service, a load balancer or a forwarded port all users
+# have one address, which probes that only connect have too. A key can't be guessed, so nothing is gained by it.
 _SSHD_CONFIG = f"""\
 Port {PORTS["login"]}
 HostKey {_OWN_HOST_KEY}
@@ -27,6 +29,7 @@ AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
+PerSourcePenalties no
 AuthorizedKeysFile {_CONFIG}/authorized_keys {_MORE_KEYS}/authorized_keys
 AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp

@@ -22,6 +22,9 @@ __all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
 
 _SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
+# While so many aren't available, no pod may be evicted, ready or not. With `maxUnavailable: 0` Kubernetes would keep as
+# many as the NodeSet's replicas: those that are too many after a scale-in, and whose jobs are waited for, could go.
+_MORE_THAN_THERE_ARE = 1_000_000
 # Limits that aren't set are what the Kubernetes node can give.
 _FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_MEMORY", "limits.memory", "1Mi")}
 
@@ -71,8 +74,11 @@ def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[M
     return [{**secret, "type": "Opaque", "data": data}, network.of_nodeset(nodeset, cluster)]
 
 
-def budget(nodeset: NodeSet, cluster: SlurmCluster) -> Manifest:
-    """No pod that has a job is evicted: `kubectl drain` and autoscalers wait until it has ended."""
+def budget(nodeset: NodeSet, cluster: SlurmCluster, *, everyone: bool = False) -> Manifest:
+    """No pod that has a job is evicted: `kubectl drain` and autoscalers wait until it has ended.
+
+    With `everyone` no pod at all is: nobody knows which of them have jobs.
+    """
     head = names.manifest(
         "PodDisruptionBudget",
         "policy/v1",
@@ -82,8 +88,8 @@ def budget(nodeset: NodeSet, cluster: SlurmCluster) -> Manifest:
         more_labels={names.NODESET: nodeset.metadata.name},
         owner=nodeset,
     )
-    selector = {"matchLabels": {**names.nodeset_selector(nodeset, cluster), BUSY: "true"}}
-    return {**head, "spec": {"maxUnavailable": 0, "selector": selector}}
+    labels = {**names.nodeset_selector(nodeset, cluster), **({} if everyone else {BUSY: "true"})}
+    return {**head, "spec": {"minAvailable": _MORE_THAN_THERE_ARE, "selector": {"matchLabels": labels}}}
 
 
 def _elsewhere(nodeset: NodeSet, cluster: SlurmCluster) -> bool:

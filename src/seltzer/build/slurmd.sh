@@ -1,6 +1,8 @@
 # The first process of slurmd's container; its words are slurmd's command. Jobs outlive slurmd, since their slurmstepds
 # are processes of their own: a slurmd that ends or hangs is started again in place, and no job notices.
 readonly LOOKS=5 EVERY=3
+# All containers of a pod have this file, whatever becomes of them.
+readonly WAIT=22 LIVED=/dev/shm/seltzer.slurmd-lived
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
@@ -18,6 +20,17 @@ job_runs() {
 is_deaf() {
     grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
+
+# All jobs went with the container before this one. slurmctld puts them back when a slurmd registers without them, but
+# lets those be that it started less than 20 s before (BatchStartTimeout and MessageTimeout): they would run in its books
+# alone, for a quarter of an hour.
+if [[ -e $LIVED ]]; then
+    echo "seltzer: the container was started again, without its jobs; slurmd waits for $WAIT s, so that slurmctld notices"
+    for ((waited = 0; waited < WAIT; waited++)); do
+        [[ $ending ]] && exit
+        sleep 1
+    done
+fi
 
 # A slurmd that can't fetch its configuration ends, and Kubernetes starts it again ever later; so it starts when there
 # is somebody to ask. A connection to a dead address would hang for minutes.
@@ -43,6 +56,7 @@ while :; do
         fi
         sleep $((ending ? 1 : EVERY)) &
         wait -n "$slurmd" $!
+        if kill -0 "$slurmd" 2>/dev/null; then : 2>/dev/null >"$LIVED"; fi  # it may have got jobs by now
     done
     wait "$slurmd"
     code=$?

@@ -20,6 +20,7 @@ from seltzer.cli.options import Context, Namespace
 from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
+from seltzer.kube.events import Recorder
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.slurm import hostlist
@@ -71,7 +72,14 @@ def drain(
         print(f"{hostlist.fold(known)} of {cluster} takes no new jobs ({words}); 'seltzer resume {undo}' undoes it")
 
 
-def resume(node: Nodes, /, *, namespace: Namespace = None, context: Context = None) -> None:
+def resume(
+    node: Nodes,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="What was done about it: an Event of the cluster tells.")] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+) -> None:
     """Let a node that was drained or down take jobs again; of a NodeSet, those that are."""
     place = kube.locate(namespace, context)
     target = kube.talk(place, lambda client: find(client, place, node))
@@ -85,6 +93,14 @@ def resume(node: Nodes, /, *, namespace: Namespace = None, context: Context = No
             raise SeltzerError(f"{_NEITHER.format(target.word)}, so there is nothing to resume") from None
         raise
     print(f"{hostlist.fold(shut)} of {target.facts.cluster.metadata.name} takes jobs again")
+    if words := " ".join((reason or "").split()):
+        # Slurm has no reason for a node that takes jobs.
+        kube.talk(target.place, lambda client: _tell(client, target, f"{hostlist.fold(shut)} resumed: {sign(words)}"))
+
+
+async def _tell(client: Client, target: Target, message: str) -> None:
+    recorder = Recorder(client, "seltzer")
+    await recorder.tell(resources.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
 
 
 def checked_reason(reason: str | None) -> str:

@@ -9,6 +9,7 @@ from seltzer.cli import beside, explain_pool, facts, nodes
 from seltzer.cli.beside import Job
 from seltzer.cli.facts import Facts
 from seltzer.cli.slurm import DEFAULT_USER
+from seltzer.plan import jobids
 
 _MOST_JOBS = 5
 
@@ -184,7 +185,8 @@ def advice(known: Facts, job: Job) -> list[str]:
 def _history(known: Facts, job: Job) -> list[str]:
     """What a crash of slurmctld had to do with it, or else an administrator."""
     found = known.controller.told.recovered or None
-    why = next((each.why for each in found.jobs if each.id == job.id), "") if found else ""
+    groups = [group for recovery in reversed(found.recoveries) for group in recovery.groups] if found else []
+    why = next((group.why for group in groups if job.id in jobids.expand(group.jobs)), "")
     if why:
         return [f"It was found again after a crash of slurmctld: {beside.tidy(why).rstrip('.')}."]
     return [f"An administrator noted: {job.note.rstrip('.')}."] if job.note else []

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from seltzer.api.core import Node as Machine
 from seltzer.api.core import Pod
-from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET, SLURM_READY, UNLIMITED
+from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET, UNLIMITED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.cli import beside, controller, events, kube, kubectl, show
@@ -27,7 +27,7 @@ from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
 from seltzer.kube.errors import Forbidden
-from seltzer.plan import causes
+from seltzer.plan import causes, mirror
 from seltzer.plan.nodes import MARK, OURS
 from seltzer.plan.told import Told
 from seltzer.slurm.models import Node
@@ -110,10 +110,7 @@ class Facts:
     def last_told(self, name: str) -> tuple[str, str]:
         """The state and reason that Slurm last told of a node, for when it can't be asked; empty where it never did."""
         pod = self.pod(name)
-        for each in pod.status.conditions if pod else ():
-            if each.type == SLURM_READY and each.status != "Unknown":
-                return each.reason, each.message
-        return "", ""
+        return mirror.last_told(pod) if pod else ("", "")
 
     def nodeset(self, name: str) -> str:
         """The NodeSet of a node, by its pod's label or the mark on its record; empty for a node of slurm.conf."""

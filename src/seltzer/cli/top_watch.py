@@ -18,14 +18,13 @@ from seltzer.cli.facts import Facts
 from seltzer.controllers import resources
 from seltzer.kube.backoff import Backoff
 from seltzer.kube.client import Client
-from seltzer.kube.errors import Forbidden, KubeError, ServerError, Unavailable
+from seltzer.kube.errors import Forbidden, ServerError, Unavailable
 from seltzer.kube.reflector import SILENCE, Reflector
 from seltzer.kube.resource import HasMeta, Resource
 from seltzer.kube.store import Index, Store
 from seltzer.plan.told import Told
 
 H = TypeVar("H", bound=HasMeta)
-_DOUBT, _DEADLINE = 1.0, 3.0
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 _INDEX: Mapping[str, Index[Pod]] = {COMPONENT: lambda pod: (pod.metadata.labels.get(COMPONENT, ""),)}
 
@@ -36,7 +35,6 @@ class Watched:
     def __init__(self, client: Client, cluster: SlurmCluster, changed: Callable[[], None]) -> None:
         self._client, self._changed = client, changed
         self._cluster = cluster
-        self._away = ""
         self._reflectors: dict[str, tuple[Reflector[Any], Store[Any]]] = {}
         home, name = cluster.metadata.namespace, cluster.metadata.name
         spaces = dict.fromkeys((home, *cluster.spec.node_sets.namespaces))
@@ -74,21 +72,6 @@ class Watched:
         async with asyncio.TaskGroup() as tasks:
             for reflector, _ in self._every():
                 tasks.create_task(reflector.run())
-            tasks.create_task(self._doubt())
-
-    async def _doubt(self) -> None:
-        """A watch that was taken up again after an error is silent until something happens: so the server is asked."""
-        while True:
-            await asyncio.sleep(_DOUBT)
-            away = ""
-            if self._failed():
-                try:
-                    await self._client.call("GET", "/version", deadline=_DEADLINE)
-                except (Unavailable, ServerError) as error:
-                    away = str(error)
-                except KubeError:
-                    pass  # it answered
-            self._away = away
 
     @property
     def complete(self) -> bool:
@@ -98,14 +81,10 @@ class Watched:
     @property
     def trouble(self) -> str:
         """Why what is known may be old; empty: it isn't. What we may not see at all is a gap, not a trouble."""
-        if self._away:
-            return self._away
-        old = [str(each.error) for each in self._failed() if each.stale_for() > SILENCE]
+        failed = [each for each, _ in self._every() if each.error and not isinstance(each.error, Forbidden)]
+        away = [str(each.error) for each in failed if _is_away(each) or each.stale_for() > SILENCE]
         gone = self._clusters.synced and not len(self._clusters)
-        return old[0] if old else f"the SlurmCluster {self._cluster.metadata.name} is gone" if gone else ""
-
-    def _failed(self) -> list[Reflector[Any]]:
-        return [each for each, _ in self._every() if each.error and not isinstance(each.error, Forbidden)]
+        return away[0] if away else f"the SlurmCluster {self._cluster.metadata.name} is gone" if gone else ""
 
     def _every(self) -> Iterable[tuple[Reflector[Any], Store[Any]]]:
         return self._reflectors.values()
@@ -144,6 +123,10 @@ class Watched:
     def _gaps(self) -> Sequence[str]:
         refused = ((what, each.error) for what, (each, _) in self._reflectors.items())
         return [f"{what} can't be seen: {error}" for what, error in refused if isinstance(error, Forbidden)]
+
+
+def _is_away(reflector: Reflector[Any]) -> bool:
+    return isinstance(reflector.error, Unavailable | ServerError)
 
 
 def _named(name: str) -> dict[str, str]:

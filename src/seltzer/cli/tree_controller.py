@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import UNSET, to_builtins
@@ -9,19 +10,19 @@ from rich.text import Text
 from rich.tree import Tree
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.api.status import Crash, RecoveredJob
+from seltzer.api.status import Crash, RecoveredJobs, Recovery
 from seltzer.cli import show
-from seltzer.plan.controller_events import by_outcome
+from seltzer.plan import jobids
+from seltzer.plan.controller_events import ALL, by_outcome
 from seltzer.plan.controller_status import size
 
 # For this long somebody may still wonder about it.
 RECENT = timedelta(hours=24)
-_MOST_JOBS = 12
+_MOST_USERS = 60  # characters
 _LINES, _FRAMES = 3, 5
 
 _OUTCOMES = {
     "put-back": "back in the queue",
-    "held": "held, since nobody can know whether they ran",
     "kept": "couldn't be put back; script and environment are in lost/ on the state volume",
     "ran": "had ended; nothing to do",
     "lost": "interactive, or without a script on the state volume; their users have to start them again",
@@ -64,31 +65,39 @@ def _add_crash(branch: Tree, crash: Crash, now: datetime) -> None:
 
 
 def add_recovered(top: Tree, cluster: SlurmCluster, now: datetime) -> None:
-    """Jobs that were found again, with what to do about those that wait for a person."""
+    """Jobs that were found again, all of them, with what to do about those that wait for a person."""
     found = cluster.status.recovered or None
-    if found is None or not is_recent(found.time, now):
-        return
-    when = f"  after a crash {show.age(found.time, now)} ago"
-    more = f", {found.more} more are in slurmctld's log" if found.more else ""
-    branch = top.add(Text.assemble(("recovered jobs", "bold"), when + more))
-    for outcome, ids in by_outcome(found).items():
-        if outcome == "held":
-            held = [job for job in found.jobs if job.outcome == outcome]
-            for job in held[:_MOST_JOBS]:
-                branch.add(_held(job, cluster.metadata.name))
-            if len(held) > _MOST_JOBS:
-                branch.add(Text(f"held  {len(held) - _MOST_JOBS} more; -o json names them all", "yellow"))
-        else:
-            rest = f" and {len(ids) - _MOST_JOBS} more" if len(ids) > _MOST_JOBS else ""
-            branch.add(Text(f"{outcome}  {', '.join(ids[:_MOST_JOBS])}{rest}: {_OUTCOMES.get(outcome, outcome)}"))
+    for recovery in reversed(found.recoveries) if found else ():
+        if is_recent(recovery.time, now) and (recovery.groups or recovery.more):
+            _add_recovery(top, recovery, cluster.metadata.name, now)
 
 
-def _held(job: RecoveredJob, cluster: str) -> Text:
-    why = job.why or _OUTCOMES["held"]
-    choices = f"'seltzer scontrol --user root {cluster} release {job.id}' runs it, "
-    choices += f"'seltzer scancel --user root {cluster} {job.id}' drops it"
-    user = f" (user {job.user})" if job.user else ""
-    return Text.assemble(("held", "yellow"), f"  {job.id}{user}: {why.rstrip('.')}; {choices}")
+def _add_recovery(top: Tree, recovery: Recovery, cluster: str, now: datetime) -> None:
+    branch = top.add(Text.assemble(("recovered jobs", "bold"), f"  after a crash {show.age(recovery.time, now)} ago"))
+    for outcome, groups in by_outcome(recovery).items():
+        count = sum(group.count for group in groups)
+        words = _choices(cluster, groups) if outcome == "held" else _OUTCOMES.get(outcome, outcome)
+        style = "yellow" if outcome == "held" else ""
+        below = branch.add(Text.assemble((outcome, style), f"  {count} job{'s' * (count != 1)}: {words}"))
+        for group in groups:
+            below.add(_group(group))
+    if recovery.more:
+        branch.add(Text(f"{recovery.more} more, which {ALL} in slurmctld's container names", "yellow"))
+
+
+def _choices(cluster: str, held: Sequence[RecoveredJobs]) -> str:
+    job = held[0].jobs if sum(group.count for group in held) == 1 else "ID"
+    run, drop = (
+        f"'seltzer scontrol --user root {cluster} release {job}'",
+        f"'seltzer scancel --user root {cluster} {job}'",
+    )
+    return f"in the queue, for a person to decide; {run} lets it run, {drop} drops it"
+
+
+def _group(group: RecoveredJobs) -> Text:
+    users = f" (user{'s' * (not group.users.isdecimal())} {jobids.shown(group.users)})"
+    whose = users if group.users and len(users) <= _MOST_USERS else ""
+    return Text(f"{group.why.rstrip('.') or 'no reason given'}{whose}: {jobids.shown(group.jobs)}")
 
 
 def is_recent(time: str, now: datetime) -> bool:

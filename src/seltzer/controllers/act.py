@@ -1,22 +1,24 @@
-"""Do what a plan asks for: side by side, each on its own, so that one that fails holds up no other."""
+"""Do what a plan asks for: side by side, each on its own, so that one that fails holds up no other.
+
+What is told to have been done was done: not what others had changed meanwhile, nor what there was no time for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from seltzer.api.labels import FINALIZER, HOLD
-from seltzer.controllers import metrics, resources
+from seltzer.controllers import many, metrics, on_slurm, resources
 from seltzer.controllers.children import Children
 from seltzer.controllers.link import Link
+from seltzer.controllers.many import if_there
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
-from seltzer.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
+from seltzer.kube.errors import AlreadyExists, Conflict, Invalid, KubeError
 from seltzer.kube.resource import HasMeta, Resource
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan.actions import (
@@ -26,32 +28,23 @@ from seltzer.plan.actions import (
     CreatePods,
     Delete,
     DeletePods,
-    DeleteRecords,
-    DownNodes,
-    DrainNodes,
     Goner,
     Hold,
-    KillJobs,
-    MarkNodes,
     MirrorPods,
+    OnKubernetes,
     OnSlurm,
     PodPatch,
     Poke,
     RemoveStuckPod,
-    ResumeNodes,
-    SetAddress,
     SetFinalizer,
 )
 from seltzer.slurm import hostlist
-from seltzer.slurm.client import Outcome, SlurmClient
 from seltzer.slurm.models import Node
 from seltzer.slurm.nodes import View
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-IN_FLIGHT = 32
-PATIENCE = 2.0
 _MOMENT = 0.5
 
 # Pods wait for what they mount, and longer each time they don't find it: it has to be there first. A binding to a role
@@ -71,10 +64,19 @@ class Failure:
 class Done:
     """What became of a plan's actions."""
 
+    # As they were done: with those names only that something was done about.
     done: tuple[Action, ...]
     failures: tuple[Failure, ...]
     # Some were begun and took long: the next pass goes on with what is left of them.
     unfinished: bool = False
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An action as it was done; None: nothing of it was. And why the rest was refused, if it was."""
+
+    done: Action | None
+    error: SeltzerError | None = None
 
 
 @dataclass(frozen=True)
@@ -111,102 +113,121 @@ class Actor:
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
-        if self._link and (asking := [action for action in actions if _needs_view(action)]):
+        if self._link and (asking := [action for action in actions if on_slurm.needs_view(action)]):
             # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
             self._view = await self._link.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
         for stage in _stages(actions):
-            answers = await asyncio.gather(*(self._one(action) for action in stage))
-            for action, message in zip(stage, answers, strict=True):
-                if message is None:
-                    done.append(action)
-                else:
-                    failures.append(Failure(action, message))
+            for action, part in zip(stage, await asyncio.gather(*map(self._one, stage)), strict=True):
+                if part.done:
+                    done.append(part.done)
+                if part.error:
+                    failures.append(Failure(action, str(part.error)))
         return Done(tuple(done), tuple(failures), self._unfinished)
 
-    async def _one(self, action: Action) -> str | None:
-        """Why it could not be done, if so."""
+    async def _one(self, action: Action) -> _Part:
         kind = type(action).__name__
         try:
-            await self._do(action)
+            part = await self._do(action)
         except SeltzerError as error:
+            part = _Part(None, error)
+        if part.done:
+            metrics.acted(kind, "done")
+            logger.info("%s", _summary(part.done), extra=self._extra(kind))
+        if part.error:
             metrics.acted(kind, "failed")
-            logger.warning("%s: %s", kind, error, extra=self._extra(kind))
-            return str(error)
-        metrics.acted(kind, "done")
-        logger.info("%s", _summary(action), extra=self._extra(kind))
-        return None
+            logger.warning("%s: %s", kind, part.error, extra=self._extra(kind))
+        return part
 
     def _extra(self, step: str) -> dict[str, str]:
         metadata = self._subject.item.metadata
         return {"object": f"{self._subject.resource.kind}/{metadata.namespace}/{metadata.name}", "step": step}
 
-    async def _do(self, action: Action) -> None:
+    async def _do(self, action: Action) -> _Part:
+        if isinstance(action, OnSlurm):
+            return await self._on_slurm(action)
+        match action:
+            case CreatePods():
+                return await self._create_pods(action)
+            case DeletePods():
+                return await self._delete_pods(action)
+            case MirrorPods(patches):
+                some = await self._each(patches, lambda patch: if_there(self._mirror(patch)))
+                return _Part(replace(action, patches=some.done) if some.done else None, some.error)
+            case _:
+                return _Part(action if await self._do_whole(action) else None)
+
+    async def _do_whole(self, action: OnKubernetes) -> bool:
+        """What is about one object; whether something was done."""
         match action:
             case Apply(manifest):
                 resource = resources.BY_KIND[manifest["kind"]]
                 self._children.wrote(manifest, await self._client.apply(resource, manifest))
+                return True
             case Create(manifest):
-                await self._create(manifest)
+                return await self._create(manifest)
             case Delete(kind, namespace, name, uid):
-                await _if_there(self._client.delete(resources.BY_KIND[kind], name, namespace, uid=uid))
-            case CreatePods(names):
-                await self._create_pods(names)
-            case DeletePods(pods, ask):
-                await self._delete_pods(pods, ask)
+                return await if_there(self._client.delete(resources.BY_KIND[kind], name, namespace, uid=uid))
             case Poke(namespace, name, annotation, value):
-                await self._annotate(resources.PODS, name, namespace, annotation, value)
+                return await self._annotate(resources.PODS, name, namespace, annotation, value)
             case Hold(namespace, name, held):
-                await self._annotate(resources.LEASES, name, namespace, HOLD, "true" if held else None)
+                return await self._annotate(resources.LEASES, name, namespace, HOLD, "true" if held else None)
             case RemoveStuckPod():
-                await self._remove_stuck(action)
+                return await self._remove_stuck(action)
             case SetFinalizer(present):
-                await self._set_finalizer(present)
-            case MirrorPods(patches):
-                await self._each(patches, lambda patch: _if_there(self._mirror(patch)))
-            case _:
-                await self._on_slurm(action)
+                return await self._set_finalizer(present)
+        raise AssertionError(f"{action} is about many")
 
-    async def _remove_stuck(self, pod: RemoveStuckPod) -> None:
+    async def _remove_stuck(self, pod: RemoveStuckPod) -> bool:
         if (seen := pod.silent) is not None:
             lease = await self._client.get(resources.LEASES, seen.metadata.name, seen.metadata.namespace)
             if lease.metadata.resource_version != seen.metadata.resource_version:
-                return  # its guard may have spoken since: it is looked at again
-        await _if_there(self._client.delete(resources.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0))
+                return False  # its guard may have spoken since: it is looked at again
+        call = self._client.delete(resources.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
+        return await if_there(call)
 
     async def _annotate(
         self, resource: Resource[Any], name: str, namespace: str, annotation: str, value: str | None
-    ) -> None:
+    ) -> bool:
         patch = {"metadata": {"annotations": {annotation: value}}}
-        await _if_there(self._client.patch(resource, name, namespace, patch=patch))
+        return await if_there(self._client.patch(resource, name, namespace, patch=patch))
 
-    async def _create(self, manifest: Mapping[str, Any]) -> None:
+    async def _create(self, manifest: Mapping[str, Any]) -> bool:
         resource = resources.BY_KIND[manifest["kind"]]
-        with contextlib.suppress(AlreadyExists):  # it was made before, by us: the answer was lost
+        try:
             await self._client.create(resource, manifest, manifest["metadata"]["namespace"])
+        except AlreadyExists:
+            return False  # it was made before, by us: the answer was lost
+        return True
 
-    async def _create_pods(self, names: Sequence[str]) -> None:
+    async def _create_pods(self, action: CreatePods) -> _Part:
         """One first: if that is refused, a thousand more would be as well."""
-        await self._create_pod(names[0])
-        await self._each(names[1:], self._create_pod)
+        first, *others = action.names
+        made = (first,) if await self._create_pod(first) else ()
+        some = await self._each(others, self._create_pod)
+        names = (*made, *some.done)
+        return _Part(CreatePods(names) if names else None, some.error)
 
-    async def _create_pod(self, name: str) -> None:
+    async def _create_pod(self, name: str) -> bool:
         assert self._make_pod
         try:
             answer = await self._client.create(
                 resources.PODS, self._make_pod(name), self._subject.item.metadata.namespace
             )
         except AlreadyExists:
-            return
+            return False
         self._wrote_pod(answer)
+        return True
 
-    async def _delete_pods(self, pods: Sequence[Goner], ask: bool) -> None:
-        if ask:
-            pods = self._still_empty(pods)
+    async def _delete_pods(self, action: DeletePods) -> _Part:
+        pods = self._still_empty(action.pods) if action.ask else action.pods
         namespace = self._subject.item.metadata.namespace
-        await self._each(pods, lambda pod: _if_there(self._delete_pod(pod, namespace)))
+        some = await self._each(pods, lambda pod: if_there(self._delete_pod(pod, namespace)))
+        return _Part(replace(action, pods=some.done) if some.done else None, some.error)
 
-    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[None]]) -> None:
-        self._unfinished |= await _each(items, do) < len(items)
+    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> many.Some[T]:
+        some = await many.each(items, do)
+        self._unfinished |= some.begun < len(items)
+        return some
 
     async def _delete_pod(self, pod: Goner, namespace: str) -> None:
         answer = await self._client.delete(
@@ -243,8 +264,8 @@ class Actor:
                 resources.PODS, patch.name, namespace, patch=body, subresource="status", strategic=True
             )
         except Invalid as error:
-            if "metadata.uid" in str(error):
-                return  # another pod of this name: the next pass looks at that one
+            if "metadata.uid" in str(error):  # another pod of this name: the next pass looks at that one
+                raise Conflict(error.status, error.reason, str(error)) from error
             raise
         self._wrote_pod(answer)
 
@@ -269,13 +290,13 @@ class Actor:
 
     def _still_true(self, action: OnSlurm) -> OnSlurm:
         """The action without the nodes that somebody else has changed since it was planned: theirs is kept."""
-        if not _needs_view(action):
+        if not on_slurm.needs_view(action):
             return action
         known = self._known()
-        kept = (name for name in action.names if (node := known.get(name)) and _is_due(action, node))
+        kept = (name for name in action.names if (node := known.get(name)) and on_slurm.is_due(action, node))
         return replace(action, names=tuple(kept))
 
-    async def _set_finalizer(self, present: bool) -> None:
+    async def _set_finalizer(self, present: bool) -> bool:
         metadata = self._subject.item.metadata
         others = [each for each in metadata.finalizers if each != FINALIZER]
         # Onto this very version only: somebody else's finalizer must not get lost.
@@ -286,60 +307,21 @@ class Actor:
             }
         }
         call = self._client.patch(self._subject.resource, metadata.name, metadata.namespace, patch=patch)
-        await _if_there(call)
+        return await if_there(call)
 
-    async def _on_slurm(self, action: OnSlurm) -> None:
+    async def _on_slurm(self, action: OnSlurm) -> _Part:
         if self._link is None:
             raise SeltzerError("Slurm can't be asked")
         action = self._still_true(action)
         if not action.names:
-            return
-        call = _call(action)
-        outcome = await self._link.write(type(action).__name__, call)
-        if outcome is not None and outcome.failed:
-            name, why = next(iter(sorted(outcome.failed.items())))
-            more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
-            raise SeltzerError(f"{name}{more}: {why}")
-
-
-def _is_due(action: OnSlurm, node: Node) -> bool:
-    """Whether an action is still what this node needs."""
-    match action:
-        case DrainNodes(_, reason):
-            if slurm_nodes.down_by_others(node) or not reason.startswith(slurm_nodes.OURS):
-                return not node.drained and node.reason == reason
-            return not node.drained or (slurm_nodes.drained_by_us(node) and node.reason != reason)
-        case ResumeNodes():
-            if node.drained:
-                return slurm_nodes.drained_by_us(node)
-            return slurm_nodes.down_by_us(node) or slurm_nodes.down_by_outage(node)
-        case DownNodes(_, reason):
-            # A reason of somebody else is kept, and only where they still give it.
-            theirs = slurm_nodes.held_by_others(node) or not reason.startswith(slurm_nodes.OURS)
-            return not theirs or node.reason == reason
-    return True
-
-
-def _needs_view(action: Action) -> bool:
-    return isinstance(action, DrainNodes | ResumeNodes | DownNodes) or (isinstance(action, DeletePods) and action.ask)
-
-
-def _call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]:
-    match action:
-        case DrainNodes(names, reason):
-            return lambda slurm: slurm.drain(names, reason)
-        case ResumeNodes(names):
-            return lambda slurm: slurm.resume(names)
-        case DownNodes(names, reason):
-            return lambda slurm: slurm.down(names, reason)
-        case KillJobs(names):
-            return lambda slurm: slurm.kill_jobs(names)
-        case MarkNodes(names, comment):
-            return lambda slurm: slurm.comment(names, comment)
-        case SetAddress(names, address):
-            return lambda slurm: slurm.set_address(names, address)
-        case DeleteRecords(names):
-            return lambda slurm: slurm.delete(names)
+            return _Part(None)
+        outcome = await self._link.write(type(action).__name__, on_slurm.call(action))
+        if outcome is None or not outcome.failed:
+            return _Part(action)
+        name, why = next(iter(sorted(outcome.failed.items())))
+        more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
+        names = tuple(name for name in action.names if name in outcome.done)
+        return _Part(replace(action, names=names) if names else None, SeltzerError(f"{name}{more}: {why}"))
 
 
 def _stages(actions: Iterable[Action]) -> list[list[Action]]:
@@ -355,43 +337,6 @@ def _stages(actions: Iterable[Action]) -> list[list[Action]]:
         else:
             inputs.append(action)
     return [stage for stage in (inputs, later, last) if stage]
-
-
-async def _each(items: Iterable[T], do: Callable[[T], Awaitable[None]]) -> int:
-    """As many at a time as the API server is asked at once, so that no call's deadline begins before it is sent; how
-    many were begun.
-
-    After PATIENCE no further ones are begun: the next pass does the rest, and sees what has changed meanwhile.
-    A failure is told when all that were begun have ended.
-    """
-    left = iter(items)
-    end = time.monotonic() + PATIENCE
-    failures: list[Exception] = []
-    begun = 0
-
-    async def work() -> None:
-        nonlocal begun
-        for item in left:
-            begun += 1
-            try:
-                await do(item)
-            except Exception as error:
-                failures.append(error)
-            if failures or time.monotonic() >= end:
-                return
-
-    await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
-    if failures:
-        raise failures[0]
-    return begun
-
-
-async def _if_there(call: Awaitable[Any]) -> None:
-    """What is gone, or no longer what it was, needs nothing from us; the next pass looks at what there is now."""
-    try:
-        await call
-    except (NotFound, Conflict) as error:
-        logger.debug("skipped: %s", error)
 
 
 def _summary(action: Action) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
 from seltzer.controllers import metrics
+from seltzer.controllers.doubts import Doubts
 from seltzer.kube.resource import Key, key_of
 from seltzer.slurm import hostlist, jobs
 from seltzer.slurm import metrics as slurm_metrics
@@ -35,7 +36,8 @@ PACE = Pace(busy=1.0, idle=0.5)
 DEADLINES_EVERY = 5.0
 DEADLINES_AT_LEAST_EVERY = 60.0
 DEADLINES_SHARE = 20.0
-_ADDRESSES_AT_ONCE = 2000
+# Before, the guard gives up by itself and says why: squeue after 10 s, a question about addresses after 5.
+_GUARD_DEADLINE = 12.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Link:
         may_write: Callable[[], None],
         changed: Callable[[Change | None], None],
     ) -> None:
-        """`changed` is called with what changed of the nodes, or with None if only the numbers of jobs did."""
+        """`changed` is called with what changed of the nodes, or with None if only the numbers of jobs did. Whether a
+        node answers is in no view: such a change has no names."""
         self.key = key_of(cluster)
         namespace = cluster.metadata.namespace
         self._service = names.controller(cluster)
@@ -96,6 +99,7 @@ class Link:
         # When the last job on each busy node reaches its limit, by our clock; None where it has none.
         self.free_at: Mapping[str, float | None] = {}
         self._jobs_changed = asyncio.Event()
+        self._doubts = Doubts(self._who_answers, lambda: changed(Change()))
 
     @property
     def view(self) -> View | None:
@@ -127,6 +131,7 @@ class Link:
             group.create_task(self.cache.run())
             group.create_task(self._count_jobs())
             group.create_task(self._follow_deadlines())
+            group.create_task(self._doubts.run())
 
     async def _count_jobs(self) -> None:
         while True:
@@ -203,18 +208,19 @@ class Link:
                 longest[name] = None if at is None or known is None else max(at, known)
         return longest
 
-    async def silent(self, nodes: Mapping[str, str]) -> frozenset[str] | None:
-        """Which of these nodes, given with their addresses, slurmctld's pod gets no answer of; None if unknown."""
-        addresses = sorted(set(nodes.values()))
-        answering: set[str] = set()
+    def answers(self, nodes: Mapping[str, str]) -> Mapping[str, bool]:
+        """Whether these nodes, given with their addresses, answer slurmctld's pod; not those of which it is unknown.
+
+        It never waits. Who isn't known is asked, and `changed` is called when the answer is there.
+        """
+        return self._doubts.answers(nodes)
+
+    async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
-            for at in range(0, len(addresses), _ADDRESSES_AT_ONCE):
-                some = ",".join(addresses[at : at + _ADDRESSES_AT_ONCE])
-                answering.update((await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{some}")).split())
+            return (await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{','.join(addresses)}")).split()
         except SlurmError as error:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
-        return frozenset(name for name, address in nodes.items() if address not in answering)
 
     async def named(self) -> frozenset[str] | None:
         """The nodes that waiting jobs ask for by name; None if that can't be told."""
@@ -244,7 +250,7 @@ class Link:
     def _controller(self, port: str) -> Http:
         """The controller's pod that is in charge now."""
         pod = self._secrets.controller()
-        return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=12.0)
+        return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=_GUARD_DEADLINE)
 
 
 def _is_busy(view: View, name: str) -> bool:

@@ -18,6 +18,8 @@ from seltzer.plan import causes
 from seltzer.plan.causes import RESTLESS_CHANGES, Machine
 
 _WINDOW = 120.0
+# A pod may be told of before its node is, which has just come: one that is missing for so long doesn't exist.
+MISSING_SECONDS = 10.0
 
 
 @dataclass
@@ -27,26 +29,47 @@ class _History:
 
 
 class Machines:
-    """All of them. `changed` is called with the name of one that differs in something that matters."""
+    """All of them. `changed` is called with the name of one that differs in something that matters.
+
+    `following` is for how many seconds the changes of nodes have come without a break.
+    """
 
     def __init__(
-        self, nodes: Store[Node], changed: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        nodes: Store[Node],
+        changed: Callable[[str], None],
+        following: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nodes = nodes
         self._changed = changed
+        self._following = following
         self._clock = clock
-        self._began = clock()
         self._seen: dict[str, _History] = {}
+        # Those that we never saw: when we first looked for them, and when last.
+        self._missed: dict[str, tuple[float, float]] = {}
         nodes.watch(self._on_node)
 
     def of(self, names: Iterable[str]) -> dict[str, Machine]:
-        return {name: self._machine(name) for name in names if name}
+        """Those of which something is known: that they are gone, too."""
+        return {name: machine for name in names if name and (machine := self._machine(name))}
 
-    def _machine(self, name: str) -> Machine:
+    def _machine(self, name: str) -> Machine | None:
         now = self._clock()
-        history = self._seen.get(name) or _History(self._began)
+        history = self._seen.get(name)
+        if history is None:
+            missing = self._missing(name, now)
+            return Machine(None, missing) if missing >= MISSING_SECONDS else None
         recent = sum(now - each <= _WINDOW for each in history.changes)
         return Machine(self._nodes.get(Key("", name)), now - history.since, recent)
+
+    def _missing(self, name: str, now: float) -> float:
+        """For how many seconds somebody has looked for one that we never saw, as far as we listened."""
+        first, last = self._missed.get(name, (now, now))
+        if now - last > MISSING_SECONDS:
+            first = now  # its pods are others: this may be a new one of an old name
+        self._missed[name] = (first, now)
+        return min(now - first, self._following())
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
         # It tells that it lives every few minutes; only what it is matters here.
@@ -55,6 +78,7 @@ class Machines:
         item = after or before
         assert item
         now = self._clock()
+        self._missed.pop(item.metadata.name, None)
         history = self._seen.setdefault(item.metadata.name, _History(now))
         # A cordon is two changes, of a field and of a taint: what counts is what comes of it.
         if causes.words(before, ()) != causes.words(after, ()):

@@ -11,7 +11,7 @@ from seltzer.api.labels import EPOCH, PHASE, STARTED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
-from seltzer.controllers.link import Link
+from seltzer.controllers.link import PACE, Link
 from seltzer.controllers.world import World
 from seltzer.kube.resource import Key, key_of
 from seltzer.plan import membership
@@ -53,7 +53,8 @@ def slurm(world: World, key: Key, link: Link | None, *, with_our_writes: bool = 
     view = (link.view if with_our_writes else link.cache.view) if link else None
     if view is not None:
         return Slurm(view.nodes, view.statistics.now)
-    return Slurm(None, gone=_is_gone(world, cluster, link))
+    gone = _is_gone(world, cluster, link)
+    return Slurm(None, gone=gone, unreachable=not gone and _is_unreachable(world, link))
 
 
 def controller_started(world: World, key: Key) -> float | None:
@@ -93,6 +94,13 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
         return False
     since = datetime.fromisoformat(cluster.metadata.deletion_timestamp).timestamp()
     return time.time() - since >= GONE_AFTER and (link is None or link.unknown_for >= GONE_AFTER)
+
+
+def _is_unreachable(world: World, link: Link | None) -> bool:
+    """Whether its last answer is too long ago; for the first one it is given as long."""
+    if link is None:
+        return time.monotonic() - world.began > PACE.stale
+    return link.unknown_for > link.cache.pace.stale
 
 
 def _controllers(world: World, cluster: SlurmCluster) -> list[Pod]:

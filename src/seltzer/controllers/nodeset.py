@@ -9,6 +9,7 @@ import functools
 import re
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
@@ -18,6 +19,7 @@ from seltzer.build import nodeset as build
 from seltzer.build.images import Images
 from seltzer.controllers import members, metrics, resources
 from seltzer.controllers.act import Actor, Subject, refused
+from seltzer.controllers.ages import Ages
 from seltzer.controllers.children import Children
 from seltzer.controllers.link import Link, Links
 from seltzer.controllers.report import now, report
@@ -28,7 +30,7 @@ from seltzer.kube.controller import After, Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
-from seltzer.plan import causes, lost, nodeset_status, records
+from seltzer.plan import aging, causes, lost, nodeset_status, records
 from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
 from seltzer.plan.deletion import deleted
@@ -55,10 +57,12 @@ class NodeSetController:
         self._recorder = recorder
         self._images = images
         self._writes = Writes(world.pods)
+        self._ages = Ages()
 
     async def reconcile(self, key: Key) -> Outcome:
         nodeset = self._world.nodesets.get(key)
         if nodeset is None:
+            self._ages.forget(key)
             return Done()
         if not self._writes.are_read(key):
             return After(_AT_ONCE)
@@ -68,15 +72,15 @@ class NodeSetController:
         if link and link.view is not None and (self._is_choosing(nodeset) or self._has_ended(nodeset)):
             await link.fresh()
         seen = await self._observe(nodeset, link)
-        began = time.monotonic()
+        began = time.thread_time()
         decision = plan.decide(seen)
-        cost = time.monotonic() - began
-        actions = [*self._support(nodeset, decision), *decision.actions, *decision.told]
+        cost = time.thread_time() - began
+        actions = [*self._support(seen, decision), *decision.actions, *decision.told]
         done = await self._actor(nodeset, link).act(actions)
         failures = [failure.message for failure in done.failures]
-        began = time.monotonic()
+        began = time.thread_time()
         status = nodeset_status.status(seen, decision, failures, now())
-        cost += time.monotonic() - began
+        cost += time.thread_time() - began
         told = nodeset_status.happenings(nodeset, status, done.done)
         await report(self._client, self._recorder, resources.NODESETS, nodeset, status, told)
         self._pace(key, link, decision, status)
@@ -122,8 +126,9 @@ class NodeSetController:
             machines=world.machines.of({pod.spec.node_name for pod in pods}),
             free_at=link.free_at if link else {},
         )
+        seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
         if link and slurm.nodes is not None and (doubtful := lost.doubtful(seen)):
-            seen = dataclasses.replace(seen, silent=await link.silent(doubtful))
+            seen = dataclasses.replace(seen, answers=link.answers(doubtful))
         return await self._with_jobs(await _with_deadlines(seen, link), link)
 
     async def _with_jobs(self, seen: Observation, link: Link | None) -> Observation:
@@ -163,16 +168,28 @@ class NodeSetController:
         except SeltzerError as error:
             return None, str(error)
 
-    def _support(self, nodeset: NodeSet, decision: Decision) -> list[Action]:
+    def _support(self, seen: Observation, decision: Decision) -> list[Action]:
         """What the pods need beside them: before the first of them, and as long as there are any."""
+        nodeset = seen.nodeset
         cluster = self._world.clusters.get(cluster_key(nodeset))
-        if cluster is None or not (decision.staying or any(isinstance(each, CreatePods) for each in decision.actions)):
+        needed = decision.staying or any(isinstance(each, CreatePods) for each in decision.actions)
+        # Also if all of them are about to go and are waited for. What goes with a deleted NodeSet isn't made again.
+        needed = needed or (seen.pods and not deleted(nodeset) and not seen.closing)
+        if cluster is None or not needed:
             return []
-        manifests = [build.budget(nodeset, cluster)]
+        manifests = self._budget(seen, cluster)
         secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         if data := secret.data.get(names.SLURM_KEY) if secret else None:
             manifests += build.support(nodeset, cluster, base64.b64decode(data))
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
+
+    def _budget(self, seen: Observation, cluster: SlurmCluster) -> list[Mapping[str, Any]]:
+        """It protects all pods while nobody knows which of them have jobs. Before that is certain, one that is there
+        stays as it is: a new leader knows nothing yet."""
+        slurm = seen.slurm
+        known = slurm.nodes is not None or slurm.gone
+        wanted = build.budget(seen.nodeset, cluster, everyone=not known)
+        return [wanted] if known or slurm.unreachable else list(self._children.absent([wanted]))
 
     def _pace(self, key: Key, link: Link | None, decision: Decision, status: NodeSetStatus) -> None:
         """Ask Slurm every second while something is about to happen there."""

@@ -44,12 +44,14 @@ class World:
         self.nodesets: Store[NodeSet] = Store({"cluster": lambda item: (str(cluster_key(item)),)})
         self.pods: Store[Pod] = Store({"cluster": _cluster, "nodeset": _nodeset, "on": _on})
         self.nodes: Store[Node] = Store()
-        self.machines = Machines(self.nodes, self._on_machine)
+        self.machines = Machines(self.nodes, self._on_machine, lambda: self.reflectors["Node"].following_for())
         self.deployments: Store[Deployment] = Store()
         self.claims: Store[PersistentVolumeClaim] = Store()
         self.config_maps: Store[ConfigMap] = Store({"cluster": _cluster})
         self.secrets: Store[Secret] = Store()
         self.leases: Store[Lease] = Store()
+        # Since when we look, by our clock: nothing is known from before.
+        self.began = time.monotonic()
         self._heard: dict[Key, float] = {}  # when each Lease changed last, by our clock
         others: dict[str, Store[Anything]] = {
             each.kind: Store()

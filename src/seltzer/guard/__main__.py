@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
 
 def _run() -> int:
     # What one of the two commands doesn't need, it doesn't wait for.
-    from seltzer.guard import jobs
+    from seltzer.guard import alive, jobs
     from seltzer.guard.api import in_cluster
     from seltzer.guard.supervisor import Supervisor
 
@@ -39,6 +39,7 @@ def _run() -> int:
     processes = Processes()
     supervisor = Supervisor(settings, api, processes)
     try:
+        alive.make_room(jobs.AT_ONCE)
         jobs.serve(settings, processes, supervisor.unready)
     except OSError as error:
         log.say(f"nobody can ask for jobs here: {error}")  # a pity, but no reason not to run slurmctld

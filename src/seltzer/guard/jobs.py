@@ -122,9 +122,10 @@ class Jobs:
         if not self._turns.acquire(blocking=False):
             return 503, b"too many ask at once\n"
         try:
-            return 200, "".join(f"{each}\n" for each in alive.answering(*asked, patience=2.0)).encode()
+            found = alive.answering(*asked, patience=2.0, at_once=alive.room(AT_ONCE))
+            return 200, "".join(f"{each}\n" for each in found).encode()
         except OSError as error:
-            return 503, f"nobody can be asked: {error}\n".encode()
+            return 503, f"not all can be asked: {error}\n".encode()
         finally:
             self._turns.release()
 

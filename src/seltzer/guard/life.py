@@ -74,6 +74,7 @@ class Life:
         if self._quiet:
             log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
         self._write(chosen)
+        recovery.begun(epoch.path)
         self.born = time.monotonic()
         argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
         # Where it leaves its core when it crashes.
@@ -148,7 +149,9 @@ class Life:
         if change is None:
             self._tell()
             if self._roll_call and self._roll_call.due:
-                log.say("all nodes register once more, so that slurmctld finds the jobs that it only believes to run")
+                words = "all nodes register once more, so that slurmctld finds the jobs that it only believes to run"
+                log.say(words)
+                self._world.report.tell("NodesCalled", words)
                 self._roll_call = None
                 self._send_reconfigure()
             return None
@@ -173,8 +176,8 @@ class Life:
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
         if self._teller:
             self._teller.end()
-        settings, processes = self._world.settings, self._world.processes
-        self._teller = Teller(self._epoch.path, self.config.files["slurm.conf"], settings, processes)
+        world, declared = self._world, self.config.files["slurm.conf"]
+        self._teller = Teller(self._epoch.path, declared, world.settings, world.processes, world.report.tell)
         self._tell()
         return None
 
@@ -189,10 +192,13 @@ class Life:
             self._repairer = Repairer(self._found, world.settings, world.processes, world.waker.wake)
         if not self._repairer.done:
             return None
-        told = self._repairer.recovered.as_json(self._epoch.number)
+        told = self._repairer.recovered.as_json(self._epoch.path)
         if told:
             self._world.report.set(recovered=told)
-        self._opened = (state.saved(self._epoch.path), history.last_time(self._epoch.path))
+        if self._repairer.safe:
+            self._opened = (state.saved(self._epoch.path), history.last_time(self._epoch.path))
+        else:
+            log.say("not all that was found could be kept: the next start looks at it again")
         return Reason.REPAIRED
 
     def _finish_repair(self, before: int, until: float | None) -> None:
@@ -228,6 +234,8 @@ class Life:
 
     def _write(self, chosen: Config) -> None:
         lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
+        # The last word counts: without the day in each line nobody knows from where on the log has to be read.
+        lines += "LogTimeFormat=iso8601_ms\n"
         wanted = _DEBUG.findall(chosen.files["slurm.conf"])
         if not wanted or wanted[-1].lower() in _TOO_QUIET:
             lines += "SlurmctldDebug=verbose\n"

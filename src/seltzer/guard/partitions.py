@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,13 +61,21 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, st
 
 
 class Teller:
-    """Tells slurmctld what has changed, in a thread, and writes down what it was told.
+    """Tells slurmctld what has changed, in a thread, and writes down what it was told. People hear of it by `tell`.
 
     What fails is told with the next start or reconfigure.
     """
 
-    def __init__(self, epoch: Path, slurm_conf: bytes, settings: Settings, processes: Processes) -> None:
+    def __init__(
+        self,
+        epoch: Path,
+        slurm_conf: bytes,
+        settings: Settings,
+        processes: Processes,
+        tell: Callable[[str, str], None],
+    ) -> None:
         self._epoch = epoch
+        self._tell = tell
         self._after = declared(slurm_conf)
         before = read(epoch)
         self._todo = changes(before, self._after)
@@ -85,13 +93,18 @@ class Teller:
             self._thread.join(5)
 
     def _run(self) -> None:
+        done: list[str] = []
         try:
             for name, state in self._todo.items():
                 self._slurm.set_partition(name, state)
                 log.say(f"partition {name} is {state} now, as is declared")
+                done.append(f"partition {name} is {state} now")
         except Cancelled:
             return
         except SlurmError as error:
             log.say(f"the partitions' states are told again with the next start: {error}")
             return
+        finally:
+            if done:
+                self._tell("PartitionsSet", f"what is declared has changed: {', '.join(done)}")
         write(self._epoch, self._after)

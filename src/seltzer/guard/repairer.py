@@ -24,6 +24,8 @@ class Repairer:
         self._slurm = Slurm(settings.places, processes, time.monotonic() + settings.times.repair)
         self.recovered = recovery.Recovered()
         self.done = False
+        self.safe = False
+        """Whether what was found isn't needed any more: all of it is put right, or kept for a person."""
         self._thread = threading.Thread(target=self._run, daemon=True, name="repair")
         self._thread.start()
 
@@ -39,13 +41,16 @@ class Repairer:
     def _run(self) -> None:
         began = time.monotonic()
         try:
-            self.recovered = recovery.repair(self._found, self._slurm, self._keep_jobs)
+            self.safe = recovery.repair(self._found, self._slurm, self._keep_jobs, self.recovered)
             log.say(f"{len(self.recovered.jobs)} jobs repaired in {time.monotonic() - began:.2f} s")
         except Cancelled:
             log.say("the repair of jobs is left to the next start")
         except Exception as error:  # nobody may be kept waiting for ever by what we didn't think of
             log.say(f"the repair of jobs failed: {error!r}")
-            recovery.emergency(self._found)
+            self.safe = recovery.emergency(self._found, error, self.recovered)
         finally:
-            self.done = True
-            self._wake()
+            try:
+                self.recovered.write(self._found.epoch)
+            finally:
+                self.done = True
+                self._wake()

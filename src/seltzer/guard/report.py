@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +16,12 @@ PREFIX = "seltzer.dev/"
 JSON_LIMIT = 16 << 10
 _OURS = ("config", "phase", "message", "slurm-version", "started", "restarts", "volume")
 # They are about the cluster, not about this guard: a predecessor's stay until we know better.
-_INHERITED = ("epoch", "saved", "crash", "recovered")
+_INHERITED = ("epoch", "saved", "crash", "recovered", "news")
 _STAYING = ("slurm_version", "restarts")
 _JSON = ("volume", "crash", "recovered")
+# Together they are shorter than JSON_LIMIT, whatever is in them.
+_MOST_NEWS = 8
+_MOST_WORDS = 280
 
 
 class Report:
@@ -27,6 +31,7 @@ class Report:
         self._lock = threading.Lock()
         self._changed = changed
         self._values: dict[str, str] = {"phase": "starting", "restarts": "0"}
+        self._news: list[dict[str, str]] = []
 
     def set(self, phase: Phase | None = None, **values: str) -> None:
         """Change some of it; an empty value removes the annotation. It is told at once."""
@@ -38,6 +43,14 @@ class Report:
     def note(self, **values: str) -> None:
         """Change some of it, for whenever the Lease is renewed the next time."""
         self._put(values)
+
+    def tell(self, reason: str, message: str) -> None:
+        """Something that was done: the operator makes an Event of it. A few are kept, in case it looks late."""
+        told = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
+        with self._lock:
+            self._news = [*self._news, told][-_MOST_NEWS:]
+            self._values["news"] = json.dumps(self._news)
+        self._changed()
 
     def _put(self, values: dict[str, str]) -> bool:
         if "message" in values:
@@ -62,6 +75,7 @@ class Report:
         with self._lock:
             kept = {name: value for name, value in self._values.items() if name in _STAYING}
             self._values = {**kept, "phase": "starting"}
+            self._news = []
 
     def annotations(self) -> dict[str, str | None]:
         """All that the Lease should say. None is for what must not stay; what isn't named stays as it is."""

@@ -1,8 +1,8 @@
 """All nodes register once more, a while after a repair: then slurmctld finds the jobs that it only believes to run.
 
 That takes a reconfigure, and slurmctld answers nobody while it waits, for three seconds, for those of its threads that
-talk to nodes which don't answer. So it is put off while there are such nodes, though not for ever: until then such
-jobs keep CPUs that nobody uses.
+talk to nodes which don't answer. It goes on trying with nodes that are DOWN, so states don't tell; but it counts those
+threads. They are waited for, though not for ever: until then such jobs keep CPUs that nobody uses.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class RollCall:
     def _run(self) -> None:
         try:
             self._slurm.pause(self._times.roll_call)
-            while silent := self._slurm.silent_nodes():
-                log.say(f"all nodes are to register again: not yet, since {silent} of them don't answer")
+            while waiting := self._waiting():
+                log.say(
+                    f"all nodes are to register again: not yet, since slurmctld waits for {waiting} answers of some"
+                )
                 self._slurm.pause(self._times.roll_call_again)
         except Cancelled:
             return
@@ -44,3 +46,12 @@ class RollCall:
             log.say(f"nodes that don't answer aren't waited for: {error}")
         self.due = True
         self._wake()
+
+    def _waiting(self) -> int:
+        """How many answers of nodes slurmctld waits for, of those that take longer than they should."""
+        end = time.monotonic() + self._times.talk
+        while waiting := self._slurm.talks():
+            if time.monotonic() >= end:
+                break
+            self._slurm.pause(self._times.talk / 10)
+        return waiting

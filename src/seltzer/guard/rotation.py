@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from seltzer.guard import log
+from seltzer.guard import log, logsettings
 
 LOG = "slurmctld.log"
 JOURNAL = "seltzer.journal"
@@ -19,6 +19,7 @@ def take_over(epoch: Path) -> None:
     owner, current, old = epoch / _OWNER, epoch / LOG, epoch / f"{LOG}.1"
     if _text(owner) == epoch.name or not current.exists():
         return
+    logsettings.remember(epoch)
     status = current.stat()
     text = (_end(old, LIMIT - status.st_size) + _end(current, LIMIT))[-LIMIT:]
     half = old.with_name(f"{old.name}.half")
@@ -37,6 +38,8 @@ def rotate(epoch: Path, reopen: Callable[[], None]) -> None:
         try:
             if file.stat().st_size < LIMIT:
                 continue
+            if name == LOG:
+                logsettings.remember(epoch)
             file.rename(epoch / f"{name}.1")
         except FileNotFoundError:
             continue

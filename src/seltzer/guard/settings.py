@@ -22,7 +22,7 @@ class Places:
     verdict: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
-    sinfo: str = "sinfo"
+    sdiag: str = "sdiag"
     scontrol: str = "scontrol"
     scancel: str = "scancel"
     slurmrestd: str = "slurmrestd"
@@ -58,6 +58,7 @@ class Times:
     # later than BatchStartTimeout (10 s) after the start. By itself that would be in a quarter of an hour.
     roll_call: float = 20.0
     roll_call_again: float = 5.0  # how often it is seen whether all nodes answer
+    talk: float = 1.0  # how long slurmctld talks to a node that answers, at most
     roll_call_latest: float = 120.0
     rotate: float = 5.0  # how often the size of the logs is looked at
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seltzer.guard import log, state
+from seltzer.guard import log, logroom, state
 from seltzer.guard.epoch import Blocked
 from seltzer.guard.report import Report
 from seltzer.guard.settings import Settings
@@ -96,6 +96,7 @@ class Volume:
     def room(self) -> None:
         """Raises Blocked if slurmctld, started now, couldn't save, and OSError if that can't be seen."""
         space = self._look()
+        logroom.look(self._folder, space.free)
         if space.free < space.needed and space.reserve:
             self._give_up(space)
             space = self._look()
@@ -127,14 +128,17 @@ class Volume:
             self._over.wait(self._every)
 
     def attend(self) -> None:
-        """Look, keep the reserve or give it up, and tell. Raises OSError."""
+        """Look, keep the reserve and room for the log or give up the former, and tell. Raises OSError."""
         space = self._look()
+        logroom.look(self._folder, space.free)
         was_low, self._low = self._low, space.low(self._low)
         self._tell(space, self._low != was_low)
         if space.reserve and space.free < space.needed:
             self._give_up(space)
         elif not self._low and space.reserve < space.wanted:
             _take_up(self._root / RESERVE, space.wanted)
+        elif not self._low:
+            logroom.keep(self._folder)
 
     def _give_up(self, space: Space) -> None:
         log.say(f"the state volume is full: gives up the {_mib(space.reserve)} that were kept back")

@@ -25,7 +25,7 @@ _SHARE = 0.2
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing to do until something changes. `cost` is how many seconds were spent on deciding that."""
+    """Nothing to do until something changes. `cost` is how many seconds of CPU deciding that took."""
 
     cost: float = 0.0
 

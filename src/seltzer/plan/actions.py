@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seltzer.api.core import Lease, ObjectCondition
@@ -64,6 +64,8 @@ class DeletePods:
 
     pods: tuple[Goner, ...]
     ask: bool
+    # For a person; it makes no other action of it.
+    why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ class ResumeNodes:
     """Jobs may come again. Only for what we drained or set down ourselves, or what an outage did."""
 
     names: tuple[str, ...]
+    # What is over, for a person, by name; it makes no other action of it.
+    why: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from seltzer.slurm.models import Node
 CALM_SECONDS = 5.0
 RESTLESS_SECONDS = 30.0
 RESTLESS_CHANGES = 6
-# A pod that Slurm knows and that isn't ready for so long fails its check; at its start it is about to be.
+# A pod that Slurm knows and that we see unready for so long fails its check; at its start it is about to be ready.
 UNREADY_SECONDS = 5.0
 
 _MACHINE = f"{OURS}Kubernetes node "
@@ -56,12 +56,10 @@ class Machine:
         return self.node is None or _condition(self.node, "Ready") in ("Unknown", "")
 
 
-def of(
-    pod: Pod, machine: Machine | None, node: Node | None, tolerations: Sequence[Mapping[str, Any]], now: float
-) -> str:
+def of(pod: Pod, machine: Machine | None, tolerations: Sequence[Mapping[str, Any]], unready_for: float = 0.0) -> str:
     """Why no new job should come to a pod's node, as a reason for Slurm; empty if nothing is the matter."""
     why = of_machine(pod.spec.node_name, machine, tolerations) if machine is not None else ""
-    return why or of_pod(pod, now, (node.slurmd_started if node else None) or 0.0)
+    return why or of_pod(pod, unready_for)
 
 
 def of_machine(name: str, machine: Machine, tolerations: Sequence[Mapping[str, Any]]) -> str:
@@ -95,19 +93,30 @@ def words(node: KubeNode | None, tolerations: Sequence[Mapping[str, Any]]) -> st
     return ""
 
 
-def of_pod(pod: Pod, now: float, slurmd_started: float = 0.0) -> str:
-    """What is the matter with a pod whose slurmd runs, as a reason for Slurm; empty if nothing is."""
+def of_pod(pod: Pod, unready_for: float) -> str:
+    """What is the matter with a pod whose slurmd runs, as a reason for Slurm; empty if nothing is.
+
+    `unready_for` is for how many seconds we have seen it so, by our own clock: its kubelet's may be hours off.
+    """
     if kube_pods.deleting(pod):
         return f"{OURS}its pod is being deleted"
-    if turns_unready(pod) and now - max(kube_pods.ready_since(pod), slurmd_started) >= UNREADY_SECONDS:
+    if turns_unready(pod) and unready_for >= UNREADY_SECONDS:
         return f"{OURS}its pod is not ready"
     return ""
 
 
 def turns_unready(pod: Pod) -> bool:
-    """Whether it fails its check, if that goes on. Since when is told by this one condition: those that we write about
-    its node are no news of it."""
-    return kube_pods.ready_since(pod) > 0 and not kube_pods.ready(pod)
+    """Whether it fails its check, if that goes on."""
+    return not kube_pods.ready(pod) and kube_pods.ready_since(pod) > 0
+
+
+def unready(pod: Pod, node: Node) -> tuple[str | float, ...]:
+    """What is the same for as long as a pod and its slurmd fail their check without a break.
+
+    That is told by this one condition: those that we write about its node are no news of it. A slurmd that starts anew
+    has as long as any, however long its image took.
+    """
+    return ("unready", pod.metadata.uid, kube_pods.ready_since(pod), node.slurmd_started or 0.0)
 
 
 def ended(pod: Pod, node: Node | None = None) -> str:
@@ -138,8 +147,8 @@ def _is_anew(node: Node, last: Terminated | None) -> bool:
 
 
 def is_over(node: Node, machine: Machine | None) -> bool:
-    """Whether a drain of ours whose cause is gone can be undone now: not for a machine that may change its mind, nor
-    for one of which nothing is known."""
+    """Whether a drain of ours whose cause is gone can be undone now, or get another reason: not for a machine that may
+    change its mind, nor for one of which nothing is known."""
     if not node.reason.startswith(_MACHINE):
         return True
     if machine is None:
@@ -152,6 +161,16 @@ def is_over(node: Node, machine: Machine | None) -> bool:
 def is_cause(reason: str) -> bool:
     """Whether we drained a node for what Kubernetes told about its machine or its pod, and not to remove it."""
     return reason.startswith((_MACHINE, f"{OURS}its pod is ", f"{OURS}slurmd's container "))
+
+
+def is_of_pod(cause: str) -> bool:
+    """Whether it is about the pod alone. Why its node is down says more than that."""
+    return not cause.startswith(_MACHINE)
+
+
+def tells(reason: str, cause: str) -> bool:
+    """Whether a node's reason is this cause; slurmctld adds words of its own to what is there."""
+    return reason == cause or reason.startswith(f"{cause} : ")
 
 
 def _condition(node: KubeNode, kind: str) -> str:

@@ -16,6 +16,7 @@ from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import Happening, RemoveStuckPod
 from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Decision, Observation, deleted, obstacle
 from seltzer.plan.conditions import Finding
+from seltzer.plan.told import Told
 
 
 def status(seen: Observation, decision: Decision, failures: Sequence[str], now: str) -> SlurmClusterStatus:
@@ -42,6 +43,7 @@ def status(seen: Observation, decision: Decision, failures: Sequence[str], now: 
         volume=controller_status.volume(seen),
         crash=controller_status.crash(seen),
         recovered=controller_status.recovered(seen),
+        last_news_time=controller_status.last_news_time(seen),
     )
 
 
@@ -145,6 +147,7 @@ def happenings(
         else:
             told.append(Happening("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
     told += controller_events.happenings(before, after)
+    told += controller_events.news(before.status, Told(seen.lease).news)
     for condition in after.conditions:
         old = conditions.find(before.status.conditions, condition.type)
         if old is not None and (old.status, old.reason) == (condition.status, condition.reason):

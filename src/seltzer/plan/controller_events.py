@@ -7,20 +7,24 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.api.status import ControllerStatus, Crash, Recovered, SlurmClusterStatus
-from seltzer.plan import conditions
+from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, SlurmClusterStatus
+from seltzer.plan import conditions, jobids
 from seltzer.plan.actions import Happening
+from seltzer.plan.told import News
 
 # What became of jobs, as one word for programs, whether a person has to look, and a beginning for the list of them.
 _OUTCOMES = {
     "put-back": ("JobsPutBack", False, "back in the queue under their IDs, after slurmctld had been made to forget"),
-    "held": ("JobsHeld", True, "in the queue and held, since nobody can know whether they ran"),
+    "held": ("JobsHeld", True, "in the queue and held, for a person to decide"),
     "kept": ("JobsKept", True, "couldn't be put back; scripts and environments are in lost/ on the state volume"),
     "ran": ("JobsRan", False, "had ended before slurmctld saved that; nothing is to be done"),
     "lost": ("JobsLost", True, "interactive, or without a script on the volume; their users have to start them again"),
     "cancelled": ("JobsCancelled", False, "had been cancelled before slurmctld saved that; nothing is to be done"),
 }
-_MOST_NAMED = 60
+_LONGEST = 1024
+"""Bytes of an Event's message."""
+ALL = "/run/slurmctld-state/seltzer.recoveries"
+"""Where the slurmctld container has the names of all jobs."""
 _FRAMES = 3
 
 
@@ -79,32 +83,64 @@ def _where(controller: ControllerStatus) -> str:
 
 
 def _recovered(before: SlurmCluster, after: Recovered | None) -> list[Happening]:
+    """Each recovery once, the oldest first; several, if there were that many since an operator last looked."""
     if after is None:
         return []
-    known = before.status.recovered or None
-    old = by_outcome(known) if known and known.time == after.time else {}
-    return [
-        _told(outcome, ids, after.more, before.metadata.name)
-        for outcome, ids in by_outcome(after).items()
-        if old.get(outcome) != ids
-    ]
+    known = {each.time for each in before.status.recovered.recoveries} if before.status.recovered else set()
+    new = [each for each in after.recoveries if each.time not in known]
+    return [each for recovery in new for each in _found_again(recovery, before.metadata.name)]
 
 
-def by_outcome(recovered: Recovered) -> dict[str, list[str]]:
-    """The IDs of the jobs, by what became of them."""
-    found: dict[str, list[str]] = {}
-    for job in recovered.jobs:
-        found.setdefault(job.outcome, []).append(job.id)
+def _found_again(recovery: Recovery, cluster: str) -> list[Happening]:
+    told = [each for outcome, groups in by_outcome(recovery).items() for each in _of_outcome(outcome, groups, cluster)]
+    if recovery.more:
+        words = f"{recovery.more} more jobs were found again; {ALL} in slurmctld's container names them all"
+        told.append(Happening("Warning", "JobsRecovered", words))
+    return told
+
+
+def by_outcome(recovery: Recovery) -> dict[str, list[RecoveredJobs]]:
+    """The jobs, by what became of them."""
+    found: dict[str, list[RecoveredJobs]] = {}
+    for group in recovery.groups:
+        found.setdefault(group.outcome, []).append(group)
     return found
 
 
-def _told(outcome: str, ids: Sequence[str], more: int, cluster: str) -> Happening:
+def _of_outcome(outcome: str, groups: Sequence[RecoveredJobs], cluster: str) -> list[Happening]:
+    """As many as it takes to name all."""
     reason, warns, words = _OUTCOMES.get(outcome, ("JobsRecovered", True, outcome))
-    left = len(ids[_MOST_NAMED:]) + more
-    named = ", ".join(ids[:_MOST_NAMED]) + (f" and more ({left} in all)" if left else "")
-    noun = "job" if len(ids) == 1 else "jobs"
     advice = f"; 'seltzer status {cluster}' says what to do" if outcome == "held" else ""
-    return Happening("Warning" if warns else "Normal", reason, f"{noun} {named}: {words}{advice}")
+    noun = "job" if sum(group.count for group in groups) == 1 else "jobs"
+    before, behind = f"{noun} ", f": {words}{advice}"
+    return [
+        Happening("Warning" if warns else "Normal", reason, f"{before}{named}{behind}")
+        for named in _named(groups, _LONGEST - len(f"{before}{behind}".encode()))
+    ]
+
+
+def _named(groups: Sequence[RecoveredJobs], room: int) -> list[str]:
+    """Their IDs with whys, in texts for which there is room."""
+    texts: list[str] = []
+    for group in groups:
+        why = f" ({group.why.rstrip('.')})" if group.why else ""
+        for first, piece in enumerate(jobids.pieces(group.jobs)):
+            # A further ID of the same group goes before the why.
+            longer = f"{texts[-1].removesuffix(why) if first else texts[-1]}, {piece}{why}" if texts else ""
+            if longer and len(longer.encode()) <= room:
+                texts[-1] = longer
+            else:
+                texts.append(f"{piece}{why}")
+    return texts
+
+
+def news(before: SlurmClusterStatus, told: Sequence[News]) -> list[Happening]:
+    """What the guard has told since the newest that is known; all of it, if that one isn't among it any more. No two
+    times are compared: another guard has another clock."""
+    times = [each.time for each in told]
+    known = before.last_news_time
+    first = times.index(known) + 1 if known in times else 0
+    return [Happening("Normal", each.reason, each.message) for each in told[first:]]
 
 
 def _turned(before: SlurmClusterStatus, after: SlurmClusterStatus) -> list[Happening]:

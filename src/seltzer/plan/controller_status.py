@@ -70,6 +70,12 @@ def recovered(seen: Observation) -> Recovered | UnsetType:
     return Told(seen.lease).recovered or seen.cluster.status.recovered
 
 
+def last_news_time(seen: Observation) -> str | UnsetType:
+    """Of the newest; a guard that has just begun tells nothing yet, which makes nothing new."""
+    news = Told(seen.lease).news
+    return news[-1].time if news else seen.cluster.status.last_news_time
+
+
 # --- conditions ---------------------------------------------------------------------------------------------------
 
 

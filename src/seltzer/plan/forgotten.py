@@ -5,7 +5,7 @@ A slurmd doesn't register twice, so only a new pod brings such a node back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 
 from seltzer.api.core import Pod
@@ -32,11 +32,28 @@ def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
     isn't made again and again.
     """
     started = seen.controller_started
-    if started is None or seen.now - started < FORGOTTEN_SECONDS:
+    if started is None or seen.age(_life(started)) < FORGOTTEN_SECONDS:
         return []
-    lost = [pod for pod in unregistered(pods, seen) if _is_older(pod, started) or _had_a_record(pod, seen.now)]
+    # Its machine's clock may be ahead: then every new pod would be older. It was there when we first saw it.
+    started = min(started, seen.now - seen.age(_life(started)))
+    lost = [pod for pod in unregistered(pods, seen) if _is_older(pod, started) or _had_a_record(pod, seen)]
     goners = tuple(Goner(pod.metadata.name, pod.metadata.uid) for pod in lost)
     return [DeletePods(goners, ask=True)] if goners else []
+
+
+def aging(seen: Observation) -> list[Hashable]:
+    """This slurmctld, and the pods that tell that it has forgotten them."""
+    things = [thing for pod in unregistered(seen.pods, seen) if (thing := _oblivion(pod))]
+    return things if seen.controller_started is None else [*things, _life(seen.controller_started)]
+
+
+def _life(started: float) -> Hashable:
+    return ("slurmctld", started)
+
+
+def _oblivion(pod: Pod) -> Hashable | None:
+    told = mirror.was_forgotten(pod)
+    return ("forgotten", pod.metadata.uid, told.last_transition_time) if told else None
 
 
 def _is_older(pod: Pod, started: float) -> bool:
@@ -46,11 +63,9 @@ def _is_older(pod: Pod, started: float) -> bool:
     return made is not None and max(_seconds(made), kube_pods.ready_since(pod)) < started
 
 
-def _had_a_record(pod: Pod, now: float) -> bool:
+def _had_a_record(pod: Pod, seen: Observation) -> bool:
     """Whether Slurm knew it until a while ago."""
-    told = mirror.was_forgotten(pod)
-    since = told.last_transition_time if told else None
-    return since is not None and now - _seconds(since) >= FORGOTTEN_SECONDS
+    return seen.age(_oblivion(pod)) >= FORGOTTEN_SECONDS
 
 
 def _seconds(time: str) -> float:

@@ -6,6 +6,7 @@ doesn't reach may still run its jobs: so whoever is in doubt is asked.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -39,19 +40,32 @@ def is_stuck(pod: Pod, seen: Observation) -> bool:
 
 def doubtful(seen: Observation) -> dict[str, str]:
     """The nodes, with their addresses, that have to be asked whether they are there: Kubernetes doesn't hear of their
-    machine, or slurmctld of them."""
+    machine, or slurmctld of them. Without those that nobody can ask, since only a name of them is known."""
     nodes = seen.slurm.nodes or {}
     found: dict[str, str] = {}
     for pod in seen.pods:
-        name, address = pod.metadata.name, pod.status.pod_ip
-        machine = seen.machine(pod)
+        name, machine = pod.metadata.name, seen.machine(pod)
         node = nodes.get(name)
-        address = address or (node.address if node else "")
-        if kube_pods.finished(pod) or not address or (kube_pods.deleting(pod) and not _has_jobs_to_lose(node)):
+        silent = (machine is not None and machine.is_silent) or (node is not None and slurm_nodes.down_by_outage(node))
+        # Of thousands hardly any: so what costs more is asked of these only.
+        if not silent or kube_pods.finished(pod) or (kube_pods.deleting(pod) and not _has_jobs_to_lose(node)):
             continue
-        if (machine is not None and machine.is_silent) or (node is not None and slurm_nodes.down_by_outage(node)):
+        if _is_ip(address := _address(pod, node)):
             found[name] = address
     return found
+
+
+def _address(pod: Pod, node: Node | None) -> str:
+    """Where its slurmd is, by Kubernetes or else by Slurm; Slurm may know no more than a name."""
+    return pod.status.pod_ip or (node.address if node else "")
+
+
+def _is_ip(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
 
 
 def _has_jobs_to_lose(node: Node | None) -> bool:
@@ -60,13 +74,14 @@ def _has_jobs_to_lose(node: Node | None) -> bool:
 
 
 def is_lost(pod: Pod, seen: Observation, doubts: Mapping[str, str]) -> bool:
-    """Neither its kubelet nor its slurmd is heard of; nor was it ever, of a pod that nobody can ask."""
+    """Neither its kubelet nor its slurmd is heard of; nor was it ever, of a pod that is nowhere."""
     machine, name = seen.machine(pod), pod.metadata.name
     if not pod.spec.node_name or machine is None or not machine.is_silent:
         return False
     if name in doubts:
-        return seen.silent is not None and name in seen.silent
-    return seen.slurm.nodes is not None and not kube_pods.deleting(pod)
+        return seen.answers.get(name) is False
+    nodes = seen.slurm.nodes
+    return nodes is not None and not kube_pods.deleting(pod) and not _address(pod, nodes.get(name))
 
 
 def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
@@ -81,7 +96,7 @@ def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
     goners: list[Goner] = []
     for pod in pods:
         name, node = pod.metadata.name, seen.slurm.nodes.get(pod.metadata.name)
-        why = causes.of(pod, seen.machine(pod), node, seen.tolerations, seen.now)
+        why = causes.of(pod, seen.machine(pod), seen.tolerations)
         if node is not None and node.base != "DOWN":
             if slurm_nodes.may_go_down(node):
                 down.setdefault(slurm_nodes.kept_reason(node, why), []).append(name)

@@ -3,6 +3,7 @@
 A job that starts shows at once. That a node is idle shows a little later, so that short jobs one after the other don't
 cost a write each; a node that is drained and empty is told at once, since somebody waits for that. While a crowd of
 nodes is on its way, those that have come and are idle say so afterwards: each such write would hold up another node.
+When Slurm can't be asked any more, that is told too: what it told before may have ended, and jobs may have started.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _JITTER = 15.0
 # Slurm takes limits of thousands of years, for which there are no dates.
 _NEVER = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 _LONGEST = 512
-NOT_REGISTERED, FORGOTTEN = "NotRegistered", "Forgotten"
+NOT_REGISTERED, FORGOTTEN, UNREACHABLE = "NotRegistered", "Forgotten", "Unreachable"
+_SINCE = "Slurm can't be asked: slurmrestd or slurmctld doesn't answer; before that: "
 
 
 def changes(
@@ -62,6 +64,45 @@ def changes(
         if (patch := _patch(pod, nodes.get(pod.metadata.name), free_at, clock, now, theirs))
     ]
     return (MirrorPods(tuple(patches)),) if patches else ()
+
+
+def unknown(pods: Sequence[Pod], now: str, theirs: Collection[str] = ()) -> tuple[MirrorPods, ...]:
+    """The pods that tell what nobody knows any more. What they told is kept in the messages, for people.
+
+    The label of those with jobs stays, and the others don't get it: the disruption budget protects all of them now.
+    """
+    found = (_doubt(pod, now, theirs) for pod in pods if not kube_pods.finished(pod))
+    patches = tuple(patch for patch in found if patch)
+    return (MirrorPods(patches),) if patches else ()
+
+
+def _doubt(pod: Pod, now: str, theirs: Collection[str]) -> PodPatch | None:
+    told = [each for kind in (SLURM_READY, SLURM_BUSY) if (each := _find(pod, kind))]
+    conditions = tuple(
+        ObjectCondition(
+            type=each.type,
+            status="Unknown",
+            reason=UNREACHABLE,
+            message=_SINCE + ": ".join(part for part in (each.reason, each.message) if part),
+            last_transition_time=now,
+        )
+        for each in told
+        if each.status != "Unknown"
+    )
+    unsafe = told and SAFE_TO_EVICT not in theirs and pod.metadata.annotations.get(SAFE_TO_EVICT) != "false"
+    annotations = {SAFE_TO_EVICT: "false"} if unsafe else {}
+    return PodPatch(pod.metadata.name, pod.metadata.uid, {}, annotations, conditions) if conditions or unsafe else None
+
+
+def last_told(pod: Pod) -> tuple[str, str]:
+    """The state of its node and the reason, as Slurm told them last; empty where it never did."""
+    found = _find(pod, SLURM_READY)
+    if found is None:
+        return "", ""
+    if found.status != "Unknown":
+        return found.reason, found.message
+    state, _, why = found.message.partition(_SINCE)[2].partition(": ")
+    return state, why
 
 
 def _can_wait(pod: Pod, node: Node | None, now: str) -> bool:
@@ -157,8 +198,7 @@ def _free_at(pod: Pod, free_at: Mapping[str, float | None]) -> str | None:
 
 def _ready(pod: Pod, node: Node | None, busy: bool) -> tuple[str, str, str]:
     if node is None:
-        known = _find(pod, SLURM_READY)
-        knew = known is not None and known.reason != NOT_REGISTERED
+        knew = _find(pod, SLURM_READY) is not None and last_told(pod)[0] != NOT_REGISTERED
         words = "Slurm doesn't know it any more" if knew else "Slurm doesn't know it yet"
         return "False", FORGOTTEN if knew else NOT_REGISTERED, words
     status = "True" if slurm_nodes.is_available(node) else "False"

@@ -13,8 +13,10 @@ OURS = "seltzer: "
 MARK = "seltzer "
 
 _BROKEN = frozenset({"DOWN", "ERROR", "FAIL", "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN"})
-# What Slurm itself says of a node that it set down because it didn't answer.
+# What Slurm itself says, as SlurmUser, of a node that it set down because it didn't answer. No word more: what people
+# say may begin like that.
 _OUTAGE = "Not responding"
+_SLURM_USER = "slurm"
 _OPEN = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 _SHUT = frozenset({"DRAIN", "MAINTENANCE", "POWERING_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "PLANNED_DOWN"})
 
@@ -39,13 +41,17 @@ def down_by_us(node: Node) -> bool:
 
 def down_by_outage(node: Node) -> bool:
     """slurmctld couldn't reach it for a while, and nothing else is the matter with it."""
-    return node.base == "DOWN" and not node.drained and node.reason.startswith(_OUTAGE)
+    return node.base == "DOWN" and not node.drained and _says_outage(node)
 
 
 def down_by_others(node: Node) -> bool:
     """By a person, who said why, or by Slurm because of something else than an outage."""
-    theirs = bool(node.reason) and not node.reason.startswith((OURS, _OUTAGE))
+    theirs = bool(node.reason) and not node.reason.startswith(OURS) and not _says_outage(node)
     return node.base == "DOWN" and not node.drained and theirs
+
+
+def _says_outage(node: Node) -> bool:
+    return node.reason == _OUTAGE and node.reason_set_by_user in ("", _SLURM_USER)
 
 
 def held_by_others(node: Node) -> bool:

@@ -18,7 +18,7 @@ can't be kept, `staying` about the nodes of the others, and `records` about thos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from seltzer.api.core import Pod
@@ -30,6 +30,15 @@ from seltzer.plan.choice import Pool
 from seltzer.plan.deletion import deleted
 from seltzer.plan.observation import Observation
 from seltzer.plan.removal import Steps
+
+# Why pods go, for a person.
+_DELETED = "the NodeSet is being deleted"
+_CLOSING = "the SlurmCluster is being deleted"
+_SURPLUS = "fewer are wanted"
+_OUTDATED = "the NodeSet has changed, and it is made anew"
+_LOST = "neither its Kubernetes node nor its slurmd is heard of"
+_FORGOTTEN = "Slurm has no record of it any more, and only a new pod registers"
+_ENDED = "it had ended"
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,8 @@ def decide(seen: Observation) -> Decision:
     leaving = _leaving(seen, victims, replacing)
     kept = _without(pool.pods, replacing)
     news = staying.steps(kept, seen)
-    actions = [*_ended(ended), *lost.steps(given_up, seen), *leaving.actions, *forgotten.steps(kept, seen)]
+    actions = [*_ended(ended), *_because(_LOST, lost.steps(given_up, seen)), *leaving.actions]
+    actions += _because(_FORGOTTEN, forgotten.steps(kept, seen))
     actions += records.steps(seen, _free_names(seen, missing))
     actions += [*news.actions, *removal.unasked(seen.pods, seen.slurm)]
     if names := tuple(name for name in _free_names(seen, max(0, missing - returning)) if _may_create(name, seen)):
@@ -84,8 +94,9 @@ def decide(seen: Observation) -> Decision:
     timed = bool(leaving.unknown) or (bool(leaving.busy) and spec.drain.timeout is not None) or _waits_to_end(seen)
     timed = timed or bool(missing and going) or bool(forgotten.unregistered(pool.pods, seen)) or news.waits
     timed = timed or bool(given_up) or bool(doubts) or mirror.lingers(alive, seen.slurm.nodes or {}, seen.slurm.now)
+    timed = timed or any(pod.spec.node_name and seen.machine(pod) is None for pod in seen.pods)
     arriving = target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in alive)
-    timed = timed or arriving > mirror.CROWD
+    timed = timed or arriving > mirror.CROWD or (bool(alive) and _is_about_to_be_unreachable(seen))
     told = _told(seen, alive, actions, arriving)
     return Decision(tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, timed, told)
 
@@ -119,17 +130,31 @@ def _leaving(seen: Observation, victims: Sequence[Pod], replacing: Sequence[Pod]
     """The next steps for pods that are too many and for those that are out of date."""
     drain = seen.nodeset.spec.drain
     consent = deletion.consent(seen)
-    why = "deleted" if deleted(seen.nodeset) else "cluster deleted" if seen.closing else choice.SCALE_IN
+    if deleted(seen.nodeset):
+        reason, why = "deleted", _DELETED
+    elif seen.closing:
+        reason, why = "cluster deleted", _CLOSING
+    else:
+        reason, why = choice.SCALE_IN, _SURPLUS
     unheard = {pod.metadata.name for pod in (*victims, *replacing) if not lost.is_heard(pod, seen)}
-    one = removal.steps(victims, seen.slurm, drain, why, seen.now, consent=consent, unheard=unheard)
+    one = removal.steps(victims, seen.slurm, drain, reason, seen.now, consent=consent, unheard=unheard)
     two = removal.steps(replacing, seen.slurm, drain, choice.UPDATE, seen.now, consent=False, unheard=unheard)
-    return Steps(one.actions + two.actions, one.busy + two.busy, one.overdue + two.overdue, one.unknown + two.unknown)
+    actions = (*_because(why, one.actions), *_because(_OUTDATED, two.actions))
+    return Steps(actions, one.busy + two.busy, one.overdue + two.overdue, one.unknown + two.unknown)
 
 
 def _ended(pods: Sequence[Pod]) -> list[Action]:
     """Pods that won't run again make room for new ones."""
-    goners = tuple(Goner(pod.metadata.name, pod.metadata.uid) for pod in pods)
-    return [DeletePods(goners, ask=False)] if goners else []
+    goners: dict[str, list[Goner]] = {}
+    for pod in pods:
+        how = f" ({pod.status.reason})" if pod.status.reason else ""
+        goners.setdefault(f"{_ENDED}{how}", []).append(Goner(pod.metadata.name, pod.metadata.uid))
+    return [DeletePods(tuple(some), ask=False, why=why) for why, some in sorted(goners.items())]
+
+
+def _because(why: str, actions: Sequence[Action]) -> list[Action]:
+    """The same, and deletions of pods tell why."""
+    return [replace(each, why=why) if isinstance(each, DeletePods) else each for each in actions]
 
 
 def _free_names(seen: Observation, count: int) -> list[str]:
@@ -155,7 +180,14 @@ def _told(seen: Observation, alive: Sequence[Pod], actions: Sequence[Action], ar
     tellers = [pod for pod in alive if pod.metadata.name not in going]
     theirs = seen.nodeset.spec.pod_template.metadata.annotations
     now = datetime.fromtimestamp(seen.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if seen.slurm.unreachable:
+        return mirror.unknown(tellers, now, theirs)
     return mirror.changes(tellers, seen.slurm.nodes, seen.free_at, seen.slurm.now, now, theirs, arriving)
+
+
+def _is_about_to_be_unreachable(seen: Observation) -> bool:
+    """Nothing but the clock tells that the first answer to a new leader doesn't come."""
+    return seen.slurm.nodes is None and not seen.slurm.gone and not seen.slurm.unreachable
 
 
 def _waits_to_end(seen: Observation) -> bool:

@@ -179,7 +179,7 @@ def _updated(seen: Observation, decision: Decision, updated: int) -> Finding:
 
 def happenings(before: NodeSet, after: NodeSetStatus, done: Sequence[Action]) -> list[Happening]:
     """Events for what was done, and for conditions that changed for better or worse."""
-    told = [each for action in done if (each := _told(action))]
+    told = [each for action in done for each in _told(action)]
     for condition in after.conditions:
         old = conditions.find(before.status.conditions, condition.type)
         changed = old is None or (old.status, old.reason) != (condition.status, condition.reason)
@@ -197,20 +197,35 @@ def happenings(before: NodeSet, after: NodeSetStatus, done: Sequence[Action]) ->
 _ROUTINE = frozenset({"Starting", "Updating", "RollingOut", "Deleting", "NotAvailable", "Paused", "ClusterStarting"})
 
 
-def _told(action: Action) -> Happening | None:
+def _told(action: Action) -> list[Happening]:
+    if isinstance(action, ResumeNodes):
+        # One call to Slurm, whatever it is that is over.
+        causes = sorted({action.why.get(name, "") for name in action.names})
+        return [_resumed([name for name in action.names if action.why.get(name, "") == why], why) for why in causes]
+    told = _told_in_one(action)
+    return [told] if told else []
+
+
+def _resumed(names: Sequence[str], why: str) -> Happening:
+    return Happening("Normal", "Resumed", f"resumed {_fold(names)}{_because(why)}")
+
+
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def _told_in_one(action: Action) -> Happening | None:
     match action:
         case CreatePods(names):
             return Happening("Normal", "Created", f"created {_fold(names)}")
         case DrainNodes(names, reason):
             return Happening("Normal", "Draining", f"drained {_fold(names)} ({reason}): no new jobs")
-        case ResumeNodes(names):
-            return Happening("Normal", "Resumed", f"resumed {_fold(names)}")
         case DownNodes(names, reason):
             return Happening("Warning", "Requeued", f"took the jobs off {_fold(names)} ({reason})")
         case KillJobs(names):
             return Happening("Warning", "Killed", f"ended the jobs on {_fold(names)}, which took too long")
-        case DeletePods(pods):
-            return Happening("Normal", "Removed", f"removed {_fold([pod.name for pod in pods])}")
+        case DeletePods(pods, why=why):
+            return Happening("Normal", "Removed", f"removed {_fold([pod.name for pod in pods])}{_because(why)}")
         case DeleteRecords(names):
             return Happening("Normal", "Unregistered", f"Slurm has no {_fold(names)} any more: no pod is left of it")
         case SetAddress(names, address):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,10 +36,16 @@ class Observation:
     controller_started: float | None = None
     # The Kubernetes nodes that the pods are on, by name. Of one that isn't among them nothing is known.
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    # Which of the nodes that `lost.doubtful` names don't answer slurmctld's pod. None: that can't be told.
-    silent: frozenset[str] | None = None
+    # Whether the nodes that `lost.doubtful` names answer slurmctld's pod. Of one that isn't among them it is unknown.
+    answers: Mapping[str, bool] = field(default_factory=dict)
     # When the last job on a node reaches its limit, in seconds; None where one has no limit.
     free_at: Mapping[str, float | None] = field(default_factory=dict)
+    # For how many seconds we have seen the things that `aging` names, by our own clock.
+    ages: Mapping[Hashable, float] = field(default_factory=dict)
+
+    def age(self, thing: Hashable) -> float:
+        """For how long it has been so; what was never seen begins now."""
+        return self.ages.get(thing, 0.0)
 
     def machine(self, pod: Pod) -> Machine | None:
         """The one that a pod is on, if anything is known of it."""

@@ -17,7 +17,7 @@ from seltzer.plan.nodes import MARK, OURS
 from seltzer.plan.observation import Observation
 from seltzer.slurm.models import Node
 
-CROWD = 100
+CROWD = 20
 
 
 def mark(nodeset: NodeSet) -> str:

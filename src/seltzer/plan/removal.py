@@ -35,6 +35,9 @@ class Slurm:
     now: int | None = None
     # There is no slurmctld and none will come, so there is no job to lose. Never assumed because it doesn't answer.
     gone: bool = False
+    # Nobody has answered for so long that what was told before counts no more. Right after a write of ours, and before
+    # the first answer to a new leader, the nodes are unknown too, but only for a moment.
+    unreachable: bool = False
 
 
 @dataclass(frozen=True)

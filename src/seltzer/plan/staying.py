@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from seltzer.api.core import Pod
-from seltzer.plan import causes, records
+from seltzer.plan import causes, records, resumed
 from seltzer.plan import nodes as slurm_nodes
 from seltzer.plan import pods as kube_pods
 from seltzer.plan.actions import Action, DownNodes, DrainNodes, MarkNodes, ResumeNodes, SetAddress
@@ -19,41 +19,57 @@ class Steps:
     """What to tell Slurm, and whether there is more to come."""
 
     actions: tuple[Action, ...]
-    # A drain of ours is undone when its machine has been well for a while.
+    # A drain of ours is undone, or told anew, when its machine has been as it is for a while.
     waits: bool
 
 
 def steps(staying: Sequence[Pod], seen: Observation) -> Steps:
     """Nodes of pods that stay: what Kubernetes knows of them is told, what is over is undone, and all are saved."""
-    known = [(pod, node) for pod in staying if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
+    known = _known(staying, seen)
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
-    resume: list[str] = []
+    resume: dict[str, str] = {}
     waits = False
     for pod, node in known:
         over = causes.ended(pod, node)
-        cause = causes.of(pod, seen.machine(pod), node, seen.tolerations, seen.now)
+        cause = causes.of(pod, seen.machine(pod), seen.tolerations, seen.age(causes.unready(pod, node)))
         if over:
             if node.base != "DOWN" and slurm_nodes.may_go_down(node):
                 down.setdefault(slurm_nodes.kept_reason(node, over), []).append(node.name)
         elif cause:
-            if slurm_nodes.down_by_others(node):
+            if slurm_nodes.down_by_others(node) or (slurm_nodes.down_by_us(node) and causes.is_of_pod(cause)):
                 continue  # it takes no jobs, and somebody has said why
             if not node.drained or (slurm_nodes.drained_by_us(node) and not causes.is_cause(node.reason)):
                 drain.setdefault(cause, []).append(node.name)
+            elif slurm_nodes.drained_by_us(node) and not causes.tells(node.reason, cause):
+                # Who looks sees what is the matter now, and a resume waits for as long as that needs.
+                if causes.is_over(node, seen.machine(pod)):
+                    drain.setdefault(cause, []).append(node.name)
+                else:
+                    waits = True
         elif slurm_nodes.drained_by_us(node) or (slurm_nodes.down_by_us(node) and kube_pods.ready(pod)):
-            if causes.is_over(node, seen.machine(pod)):
-                resume.append(node.name)
+            if _is_over(pod, node, seen):
+                resume[node.name] = resumed.why(pod, node)
             else:
                 waits = waits or bool(pod.spec.node_name)  # before that there is no machine to wait for
         elif kube_pods.ready(pod) and _is_back(node, seen):
-            resume.append(node.name)
+            resume[node.name] = resumed.why(pod, node)
         waits = waits or (not over and not cause and causes.turns_unready(pod))
     actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
     actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
     if resume:
-        actions.append(ResumeNodes(tuple(sorted(resume))))
+        actions.append(ResumeNodes(tuple(sorted(resume)), resume))
     return Steps((*actions, *_saved([(pod, node) for pod, node in known if kube_pods.ready(pod)], seen)), waits)
+
+
+def aging(seen: Observation) -> list[Hashable]:
+    """Pods that fail their check, if that goes on."""
+    unready = [pod for pod in seen.pods if not kube_pods.deleting(pod) and causes.turns_unready(pod)]
+    return [causes.unready(pod, node) for pod, node in _known(unready, seen)]
+
+
+def _known(pods: Sequence[Pod], seen: Observation) -> list[tuple[Pod, Node]]:
+    return [(pod, node) for pod in pods if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
 
 
 def _saved(ready: Sequence[tuple[Pod, Node]], seen: Observation) -> list[Action]:
@@ -67,9 +83,14 @@ def _saved(ready: Sequence[tuple[Pod, Node]], seen: Observation) -> list[Action]
     return actions
 
 
+def _is_over(pod: Pod, node: Node, seen: Observation) -> bool:
+    """Also its pod is well: who has just begun to look hasn't seen yet for how long it hasn't been."""
+    return causes.is_over(node, seen.machine(pod)) and not causes.turns_unready(pod)
+
+
 def _is_back(node: Node, seen: Observation) -> bool:
     """slurmctld gave it up in an outage, and its slurmd answers again."""
-    return slurm_nodes.down_by_outage(node) and seen.silent is not None and node.name not in seen.silent
+    return slurm_nodes.down_by_outage(node) and seen.answers.get(node.name) is True
 
 
 def _is_elsewhere(node: Node, address: str) -> bool:

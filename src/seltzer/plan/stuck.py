@@ -60,10 +60,10 @@ def told(removal: RemoveStuckPod) -> Happening:
         else "if its volume stays attached, delete its VolumeAttachment"
     )
     words = (
-        f"pod {removal.name} on Kubernetes node {node}, which is {removal.state}, was removed so that another can take "
+        f"pod {removal.name} on Kubernetes node {node}, which is {removal.state}, is removed so that another can take "
         f"its place; a slurmctld that still runs there can't change the state; {advice}"
     )
-    return Happening("Warning", "StuckPodRemoved", words)
+    return Happening("Warning", "RemovingStuckPod", words)
 
 
 def is_ready(node: Node | None) -> bool:

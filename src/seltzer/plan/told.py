@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -9,12 +10,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seltzer.api.core import Lease
-from seltzer.api.labels import CRASH, EPOCH, HOLD, MESSAGE, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
-from seltzer.api.status import Crash, Recovered, RecoveredJob, VolumeStatus
+from seltzer.api.labels import CRASH, EPOCH, HOLD, MESSAGE, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.status import Crash, Recovered, RecoveredJobs, Recovery, VolumeStatus
 
-_MOST_JOBS = 200
+_MOST_GROUPS = 512
+_MOST_EARLIER = 8
 _MOST_LINES = 20
 _MOST_WORDS = 300
+_MOST_NEWS = 16
+# What Kubernetes takes as the reason of an Event, and people as one.
+_WORD = re.compile("[A-Z][A-Za-z]{1,63}")
 
 T = TypeVar("T")
 
@@ -28,17 +33,28 @@ class _Crash(msgspec.Struct):
 
 
 class _Job(msgspec.Struct):
+    """As guards told it that named each job by itself."""
+
     id: str
-    user: str = ""
     outcome: str = ""
     why: str = ""
 
 
-class _Recovered(msgspec.Struct):
+class _Group(msgspec.Struct):
+    outcome: str
+    jobs: str
+    count: int
+    why: str = ""
+    users: str = ""
+
+
+class _Recovery(msgspec.Struct):
     time: str
     epoch: int = 0
+    groups: tuple[_Group, ...] = ()
     jobs: tuple[_Job, ...] = ()
     more: int = 0
+    earlier: tuple[_Recovery, ...] = ()
 
 
 class _Volume(msgspec.Struct):
@@ -46,6 +62,14 @@ class _Volume(msgspec.Struct):
     size: int
     low: bool = False
     files: int | UnsetType = UNSET
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something that the guard did, as an Event has it."""
+
+    time: str
+    reason: str
+    message: str = ""
 
 
 class Told:
@@ -85,22 +109,54 @@ class Told:
 
     @property
     def recovered(self) -> Recovered | UnsetType:
-        found = self._json(RECOVERED, _Recovered)
+        found = self._json(RECOVERED, _Recovery)
         if found is None:
             return UNSET
-        # The API server takes no list in which an ID is twice.
-        jobs = list({job.id: job for job in found.jobs}.values())
-        shown = tuple(
-            RecoveredJob(id=job.id, user=job.user, outcome=job.outcome, why=job.why[:_MOST_WORDS])
-            for job in jobs[:_MOST_JOBS]
+        newest = _recovery(found)
+        # The API server takes no list in which a key is twice; likewise below.
+        earlier = {each.time: _recovery(each) for each in found.earlier if each.time != found.time}
+        return Recovered(
+            time=newest.time,
+            epoch=newest.epoch,
+            groups=newest.groups,
+            more=newest.more,
+            earlier=tuple(earlier.values())[-_MOST_EARLIER:],
         )
-        return Recovered(time=found.time, epoch=found.epoch, jobs=shown, more=found.more + len(jobs) - len(shown))
+
+    @property
+    def news(self) -> tuple[News, ...]:
+        """The last few, in their order."""
+        found = self._json(NEWS, tuple[News, ...]) or ()
+        return tuple(
+            News(each.time, each.reason, each.message[:_MOST_WORDS])
+            for each in found[-_MOST_NEWS:]
+            if each.time and _WORD.fullmatch(each.reason)
+        )
 
     def _json(self, annotation: str, kind: type[T]) -> T | None:
         try:
             return msgspec.json.decode(self._said.get(annotation, ""), type=kind)
         except (msgspec.DecodeError, UnicodeError):
             return None
+
+
+def _recovery(found: _Recovery) -> Recovery:
+    groups = list({each.jobs: each for each in found.groups or _grouped(found.jobs)}.values())
+    shown = tuple(
+        RecoveredJobs(
+            outcome=each.outcome, why=each.why[:_MOST_WORDS], jobs=each.jobs, count=each.count, users=each.users
+        )
+        for each in groups[:_MOST_GROUPS]
+    )
+    more = found.more + sum(each.count for each in groups[_MOST_GROUPS:])
+    return Recovery(time=found.time, epoch=found.epoch, groups=shown, more=more)
+
+
+def _grouped(jobs: tuple[_Job, ...]) -> tuple[_Group, ...]:
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for job in jobs:
+        found.setdefault((job.outcome, job.why), {})[job.id] = None
+    return tuple(_Group(outcome, ",".join(ids), len(ids), why) for (outcome, why), ids in found.items())
 
 
 def _text(lines: tuple[str, ...]) -> str:

@@ -18,6 +18,9 @@ from seltzer.slurm.errors import Unavailable
 
 # slurmrestd tries for 10 s to reach slurmctld before it says that it can't.
 DEADLINE = 15.0
+# Whoever is there takes a connection at once. A pod that has just died says nothing, and its successor is known soon.
+# It is enough for a DNS server that has died with it as well: another one is asked after 5 s.
+CONNECT_DEADLINE = 6.0
 # 30,000 nodes are 76 MB.
 LARGEST_ANSWER = 128 * 1024 * 1024
 CONNECTIONS = 4
@@ -95,7 +98,11 @@ class Http:
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=BUFFER)
+        try:
+            async with asyncio.timeout(CONNECT_DEADLINE):
+                reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=BUFFER)
+        except TimeoutError:
+            raise Unavailable(f"{self.base} can't be reached: no connection within {CONNECT_DEADLINE:g} s") from None
         try:
             yield reader, writer
         finally:

@@ -123,7 +123,8 @@ class NodeCache:
         return None if self._view is None else self._clock() - self._view.asked
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` after each poll that found something. It mustn't wait for anything. Returns how to stop it."""
+        """Call `watcher` after each poll that found something, and after the first one that succeeds again: whoever was
+        refused meanwhile needn't wait longer. It mustn't wait for anything. Returns how to stop it."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -176,6 +177,7 @@ class NodeCache:
             return await self._poll()
 
     async def _poll(self) -> Change:
+        failed = self.failure is not None
         try:
             change = await self._ask()
         except SlurmError as error:
@@ -187,7 +189,8 @@ class NodeCache:
             self._failures = 0
         known = self.view is not None
         told = Change(change.names, change.restarted, known)
-        if change.names or change.restarted or known != self._known:
+        back = failed and self.failure is None
+        if change.names or change.restarted or back or known != self._known:
             self._known = known
             for watcher in tuple(self._watchers):
                 watcher(told)

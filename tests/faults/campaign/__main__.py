@@ -111,7 +111,13 @@ def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: in
     """All repeats of a fault; whether something wasn't as expected. The results are written after each repeat."""
     row = Row(rig, book, fault, seed, results.EVIDENCE)
     outcomes: list[Outcome] = []
-    about = {"seed": seed, "in_flight": asked.in_flight, "when": time.strftime("%Y-%m-%d"), "machine": page.machine()}
+    about = {
+        "seed": seed,
+        "in_flight": asked.in_flight,
+        "when": time.strftime("%Y-%m-%d"),
+        "machine": page.machine(),
+        "commit": page.commit(),
+    }
     print(fault.name, flush=True)
     found: results.Row = {}
     for number in range(asked.repeats):
@@ -121,7 +127,7 @@ def _row(rig: Rig, book: Book, fault: Fault, asked: argparse.Namespace, seed: in
         one = row.repeat(number, operator=number != 1 or not fault.unattended)
         outcomes.append(one)
         print(_line(number, fault.name, one), flush=True)
-        if number == asked.repeats - 1:
+        if number == asked.repeats - 1 or time.monotonic() > end:
             row.drain(one)
         found = results.row(fault, outcomes, about)
         results.write(results.merged(_known(), [found]))

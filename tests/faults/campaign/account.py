@@ -161,6 +161,15 @@ def _ended(run: Run, now: float) -> bool:
     return run.what == "end" and run.time < now - _TELLING
 
 
+def reused(acks: Iterable[Ack]) -> str:
+    """Which ID was given to two jobs, if any was."""
+    owners: dict[str, str] = {}
+    for ack in acks:
+        if (first := owners.setdefault(ack.job, ack.key)) != ack.key:
+            return f"ID {ack.job} was given to {first} and to {ack.key}"
+    return ""
+
+
 def twice(runs: Iterable[Run], once: Container[str] = (), away: Sequence[Away] = ()) -> set[str]:
     """The jobs that were run twice.
 

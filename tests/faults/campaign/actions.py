@@ -6,11 +6,14 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.harness import until
 
+from seltzer.guard import volume
 from seltzer.sandbox import commands
 from seltzer.sandbox.processes import wait_gone
 
@@ -155,6 +158,30 @@ def fill_volume(scene: Scene) -> None:
                 chunk = chunk[: len(chunk) // 2]
     finally:
         os.close(file)
+
+
+def exhaust_volume(scene: Scene) -> None:
+    """Take what the guard had kept back, too, once it has given that up; from now on nothing can be saved or logged."""
+    fill_volume(scene)
+    reserve = scene.rig.state() / volume.RESERVE
+    until("the guard has given up what it kept back", lambda: not reserve.exists(), 15.0)
+    fill_volume(scene)
+
+
+def stay_down(scene: Scene) -> None:
+    """See that no slurmctld is started into a full volume, and that it is told: by the guard, and by the operator."""
+    rig = scene.rig
+    until("the guard says that it can't start", lambda: rig.annotation("phase") == "blocked", 15.0)
+    assert not processes.slurmctld(scene.target.uid), "slurmctld runs on a full volume"
+    if rig.operators():
+        safe = partial(rig.cluster.condition, f"slurmcluster/{rig.cluster.name}", "StateSafe")
+        until("the condition says so", lambda: safe().get("reason") == "Blocked", 10.0)
+        assert any(event["reason"] == "LowSpace" for event in rig.cluster.events()), "no Event says that it runs full"
+
+
+def let_pass(seconds: float) -> Action:
+    """So long the world goes on as it is."""
+    return lambda _: time.sleep(seconds)
 
 
 def empty_volume(scene: Scene) -> None:

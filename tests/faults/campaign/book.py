@@ -6,9 +6,14 @@ import json
 import time
 from dataclasses import dataclass, field
 
+from seltzer.plan import jobids
+
 from . import account
 from .account import Fate
 from .rig import Rig
+
+# Slurm itself holds those that it could not start.
+_BY_US = ("JobHeldAdmin", "JobHeldUser")
 
 
 @dataclass
@@ -56,9 +61,14 @@ class Book:
         acks = [ack for ack in known.values() if ack.key not in self._closed]
         queue = rig.load.queue()
         runs = rig.load.runs()
-        found = account.fates(acks, runs, queue, _named(rig))
+        named = _named(rig)
+        found = account.fates(acks, runs, queue, named)
         by_fate = {fate: [key for key, its in found.items() if its is fate] for fate in Fate}
         ids = {ack.key: ack.job for ack in acks}
+        outcome.checks["ids"] = account.reused(known.values()) or "ok"
+        if unnamed := [key for key in by_fate[Fate.HELD] if queue[key].reason in _BY_US and ids[key] not in named]:
+            outcome.checks["named"] = f"{len(unnamed)} are held and nobody is told, such as {unnamed[0]}"
+        outcome.checks.setdefault("named", "ok")
         outcome.lost += [f"{key} ({ids[key]})" for key in by_fate[Fate.LOST]]
         outcome.killed += by_fate[Fate.KILLED]
         outcome.failed += by_fate[Fate.FAILED]
@@ -89,6 +99,8 @@ def _named(rig: Rig) -> dict[str, str]:
     """The jobs of which the guard has told, by ID, with what became of them."""
     try:
         told = json.loads(rig.annotation("recovered") or "{}")
-        return {str(job["id"]): str(job["outcome"]) for job in told.get("jobs", [])}
-    except (ValueError, KeyError, TypeError):
+        recoveries = [*told.get("earlier", []), told]  # of a job that was found twice, the last counts
+        groups = [group for each in recoveries for group in each.get("groups", [])]
+        return {job: str(group["outcome"]) for group in groups for job in jobids.expand(str(group["jobs"]))}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}

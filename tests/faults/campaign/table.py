@@ -183,6 +183,16 @@ FAULTS: tuple[Fault, ...] = (
     replace(
         _FULL, name="state volume full for 10 s, slurmctld SIGKILL", does=(*_FULL.does, _KILL), undo=_FRESH, answer=20
     ),
+    replace(
+        _FULL,
+        name="state volume full to the last byte, slurmctld SIGKILL",
+        # Jobs start and end meanwhile of which nothing is written down.
+        does=(actions.exhaust_volume, actions.let_pass(5), _KILL, actions.stay_down),
+        lasts=15,
+        undo=_FRESH,
+        answer=35,
+        alone=True,
+    ),
     Fault("a bad config", (actions.configure("NoSuchKey=1\n"),), (actions.configure(None),), lasts=8),
     Fault("two at random", (), answer=90, alone=True, pair=True),
     *_SLURMDS,

@@ -13,10 +13,10 @@ A crash anywhere in between leaves what was found for the next start.
 from __future__ import annotations
 
 from seltzer.guard.recovery.common import Recovered
-from seltzer.guard.recovery.found import Found, ended_well, find, finished
+from seltzer.guard.recovery.found import Found, begun, ended_well, find, finished
 from seltzer.guard.recovery.repair import emergency, repair
 
-__all__ = ["QUIET", "Found", "Recovered", "emergency", "ended_well", "find", "finished", "repair"]
+__all__ = ["QUIET", "Found", "Recovered", "begun", "emergency", "ended_well", "find", "finished", "repair"]
 
 QUIET = "SchedulerType=sched/builtin\nSchedulerParameters=defer,sched_interval=-1\n"
 """Jobs are taken, and none is started; that of all levers leaves partitions, nodes and running jobs as they are."""

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from seltzer.guard.recovery import journal, spool
+from seltzer.guard import log
+from seltzer.guard.recovery import directives, journal, record, spool
 from seltzer.guard.recovery.common import DYING, Controller, Recovered, Submitter
 from seltzer.guard.recovery.found import Found
 from seltzer.guard.recovery.journal import Entry, Journal
-from seltzer.guard.recovery.slurm import DUPLICATE, SlurmError
+from seltzer.guard.recovery.keeper import Keeper
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import Unsaved, Verdict, of_unsaved
+from seltzer.guard.recovery.verdicts import Outcome, Unsaved, Verdict, of_unsaved
+
+_LOOK = "look first whether it is in the queue, which nobody could tell: it could not be put back"
 
 
 def put_back(
-    known: set[int], evidence: Evidence, found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered
+    known: set[int],
+    evidence: Evidence,
+    found: Found,
+    slurm: Controller,
+    keep_jobs: bool,
+    recovered: Recovered,
+    keeper: Keeper,
 ) -> None:
-    """The jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other."""
+    """The jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
+
+    Each is told. What goes wrong with one costs no other.
+    """
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     missing = sorted((found.jobs | submitted) - known)
     if not missing:
@@ -24,20 +39,33 @@ def put_back(
     files = {job: spool.read(found.epoch, job) for job in missing if job in found.jobs}
     read = journal.read(found.epoch, {each.key for each in files.values() if each.key})
     tasks = evidence.by_array()
+    settled: list[_Settled] = []
     rest = slurm.rest()
     try:
         for job in missing:
-            if job not in files and spool.is_kept(found.epoch, job):
-                continue  # an earlier start has told it
             unsaved = _unsaved(job, evidence, tasks.get(job, {}), files.get(job), read)
-            verdict = of_unsaved(unsaved, keep_jobs)
-            if verdict.action in ("put-back", "put-back-held"):
-                verdict = _put(unsaved, verdict, files[job], rest, slurm)
-            if verdict.action == "keep":
-                spool.keep(found.epoch, job, verdict.why, unsaved.entry.options if unsaved.entry else None)
-            recovered.tell(str(job), unsaved.owner, verdict.outcome, verdict.why)
+            unsaved = replace(unsaved, unlogged=found.unlogged)
+            settled.append(_settle(unsaved, files.get(job), rest, slurm, keep_jobs))
     finally:
         rest.close()
+    _look(settled, slurm)
+    # Only now, so that whoever is cancelled meanwhile leaves nothing in `lost` that nobody was told of.
+    told = {job.id for job in recovered.jobs} | record.named(found.epoch)
+    for each in settled:
+        unsaved, verdict = each.unsaved, each.verdict
+        folder = None if unsaved.has_files else spool.kept(found.epoch, unsaved.id)
+        if not folder:
+            _tell(unsaved, verdict, recovered, keeper)
+        elif str(unsaved.id) not in told:  # an earlier start kept it, which may have been killed before it could tell
+            outcome: Outcome = "ran" if verdict.outcome == "ran" else "kept"
+            recovered.tell(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
+
+
+def _tell(unsaved: Unsaved, verdict: Verdict, recovered: Recovered, keeper: Keeper) -> None:
+    why = verdict.why
+    if verdict.action == "keep":
+        why = keeper.keep(unsaved.id, why, unsaved.entry.options if unsaved.entry else None)
+    recovered.tell(str(unsaved.id), unsaved.owner, verdict.outcome, why)
 
 
 def _unsaved(
@@ -48,33 +76,84 @@ def _unsaved(
     return Unsaved(job, evidence.of(job), tasks, complete, files is not None, entry, job in read.modified)
 
 
-def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter, slurm: Controller) -> Verdict:
+@dataclass
+class _Settled:
+    unsaved: Unsaved
+    verdict: Verdict
+    unsure: str = ""
+    """What went wrong, if it was submitted and nobody knows whether it is in the queue."""
+
+
+def _settle(
+    unsaved: Unsaved, files: spool.Files | None, rest: Submitter, slurm: Controller, keep_jobs: bool
+) -> _Settled:
+    """What becomes of it; if it is to be put back, it has been."""
+    verdict = of_unsaved(unsaved, keep_jobs)
+    if files is None or verdict.action not in ("put-back", "put-back-held"):
+        return _Settled(unsaved, verdict)
+    try:
+        return _put(unsaved, verdict, files, rest, slurm)
+    except Cancelled:
+        raise
+    except Exception as error:  # of which we didn't think
+        return _Settled(unsaved, verdict, repr(error))
+
+
+def _look(settled: Sequence[_Settled], slurm: Controller) -> None:
+    """See which of the jobs are in the queue of which nobody knows: a person would run those again that are kept."""
+    unsure = [each for each in settled if each.unsure]
+    if not unsure:
+        return
+    try:
+        queue = {each.job for each in slurm.queue()}
+    except SlurmError as error:
+        log.say(f"nobody can tell which of the jobs are in the queue: {error}")
+        queue = None
+    for each in unsure:
+        if queue is None:
+            each.verdict = Verdict("kept", "keep", f"{_LOOK}: {each.unsure}")
+        elif each.unsaved.id not in queue:
+            each.verdict = _not_put(each.unsure)
+
+
+def _not_put(why: object) -> Verdict:
+    return Verdict("kept", "keep", f"it could not be put back: {why}")
+
+
+def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter, slurm: Controller) -> _Settled:
     """Put it back. One that depends on a job that is gone is held without that; what Slurm refuses is kept."""
     assert unsaved.entry and files.script is not None
+    without = directives.without(files.script)
+    verdict = replace(verdict, why=f"{verdict.why}{without}")
     options = {**unsaved.entry.options, "job_id": unsaved.id}
     # The first of a name is what job_submit.lua sees, whatever the user or an earlier put-back has left.
     options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
-    error = _submit(options, files.script, rest, slurm)
+    error, asked = _submit(options, files.script, rest, slurm)
     if error and error.refused and "dependency" in options:
-        why = f"its dependency {options.pop('dependency')} was refused: {error}"
+        why = f"its dependency {options.pop('dependency')} was refused: {error}{without}"
         verdict = Verdict("held", "none", why)
-        error = _submit({**options, "hold": True, "admin_comment": why}, files.script, rest, slurm)
-    return Verdict("kept", "keep", f"it could not be put back: {error}") if error else verdict
+        error, asked = _submit({**options, "hold": True, "admin_comment": why}, files.script, rest, slurm)
+    if not error:
+        return _Settled(unsaved, verdict)
+    unsure = asked and not error.refused
+    return _Settled(unsaved, verdict, str(error)) if unsure else _Settled(unsaved, _not_put(error))
 
 
-def _submit(options: dict[str, Any], script: str, rest: Submitter, slurm: Controller) -> SlurmError | None:
-    """What went wrong, if it isn't in the queue now."""
+def _submit(options: dict[str, Any], script: str, rest: Submitter, slurm: Controller) -> tuple[SlurmError | None, bool]:
+    """What went wrong, unless it is in the queue now; and whether slurmctld may have been asked all the same."""
+    asked = False
     for attempt in (1, 2):
         try:
             rest.submit(options, script)
         except SlurmError as error:
             if error.number == DUPLICATE:
-                return None  # an earlier try did it
+                return None, True  # an earlier try did it
+            asked = asked or not error.unasked
             if error.refused or attempt == 2:
-                return error
+                return error, asked
             slurm.pause(DYING)
         else:
-            return None
-    return None
+            break
+    return None, True

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from seltzer.guard import log
+from seltzer.guard.recovery import record
+from seltzer.guard.recovery.record import Recovery, Told
 from seltzer.guard.recovery.slurm import Listed
 from seltzer.guard.recovery.verdicts import Outcome
-from seltzer.guard.report import now
 
 DYING = 1.0  # a slurmctld that died is noticed within that, and then everything is left as it is
-LIMIT = 15 << 10  # of the annotation
 _WHY = 200
 
 
@@ -43,33 +43,26 @@ class Controller(Protocol):
     def rest(self) -> Submitter: ...
 
 
-@dataclass(frozen=True)
-class Told:
-    """What became of a job."""
-
-    id: str
-    user: str
-    outcome: Outcome
-    why: str
-
-
 @dataclass
 class Recovered:
     """What became of all jobs that were found."""
 
     jobs: list[Told] = field(default_factory=list)
+    written: Recovery | None = None
 
     def tell(self, id_: str, user: object, outcome: Outcome, why: str) -> None:
         self.jobs.append(Told(id_, "" if user is None else str(user), outcome, why[:_WHY]))
         log.say(f"job {id_} of user {user}: {outcome}: {why}")
 
-    def as_json(self, epoch: int) -> str:
-        """For the Lease; short enough for it. Empty if there is nothing to tell."""
-        if not self.jobs:
-            return ""
-        jobs = [{"id": job.id, "user": job.user, "outcome": job.outcome, "why": job.why} for job in self.jobs]
-        told, size = 0, 200
-        for job in jobs:
-            size += len(json.dumps(job).encode()) + 2
-            told += size <= LIMIT
-        return json.dumps({"time": now(), "epoch": epoch, "jobs": jobs[:told], "more": len(jobs) - told})
+    def write(self, epoch: Path) -> None:
+        """Onto the volume, if there is anything to tell. Also after a repair that was cut short: the next one may find
+        nothing to tell of these jobs."""
+        if self.jobs:
+            self.written = record.add(epoch, self.jobs)
+
+    def as_json(self, epoch: Path) -> str:
+        """For the Lease: this and what was told before it, as far as it fits. Empty if there is nothing to tell."""
+        known = record.read(epoch)
+        if self.written and self.written not in known:
+            known.append(self.written)  # the volume may be full
+        return record.for_lease(known)

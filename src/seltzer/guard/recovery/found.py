@@ -7,13 +7,14 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from seltzer.guard import log, state
+from seltzer.guard import log, logroom, state
 from seltzer.guard.recovery import history, spool, traces
 from seltzer.guard.recovery.history import MARGIN
 
 _CLEAN = "seltzer.clean"
 _FLOOR = "seltzer.recovered"
 _SINCE = "since"
+_UNLOGGED = "unlogged"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Found:
     """No ID below it may be given to another job; 0 if all may."""
     quiet: bool = False
     """Whether nothing may be scheduled before all is repaired."""
+    unlogged: bool = False
+    """Whether slurmctld may have started and ended jobs without a line in its log, since there was no room."""
 
 
 def find(epoch: Path) -> Found:
@@ -46,13 +49,21 @@ def find(epoch: Path) -> Found:
     evidence = traces.read(history.read(epoch, since).lines)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    if not (new or evidence.jobs or unfinished is not None):
+    unlogged = logroom.unlogged_since(epoch, made) or (epoch / spool.RECOVERY / _UNLOGGED).exists()
+    if not (new or evidence.jobs or unlogged or unfinished is not None):
         return Found(epoch)
     spool.save(epoch, new)
     _remember(epoch, since)
+    if unlogged:
+        (epoch / spool.RECOVERY / _UNLOGGED).touch()
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    return Found(epoch, since, jobs, highest + 1, quiet=True)
+    return Found(epoch, since, jobs, highest + 1, quiet=True, unlogged=unlogged)
+
+
+def begun(epoch: Path) -> None:
+    """slurmctld is about to start: whatever it does, the state isn't known to be the last word from now on. OSError."""
+    (epoch / _CLEAN).unlink(missing_ok=True)
 
 
 def ended_well(epoch: Path, before: int) -> None:

@@ -6,13 +6,14 @@ one is turned into the other, whatever time zone or clock either has.
 
 from __future__ import annotations
 
-import calendar
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-LOG = "slurmctld.log"
+from seltzer.guard import logsettings
+from seltzer.guard.logsettings import stamp
+
+LOG = logsettings.LOG
 MARGIN = 15.0
 """slurmctld writes its state after it has packed it, and there it may wait for a slow disk."""
 _MOST = 32 << 20
@@ -22,11 +23,11 @@ _STAMP = re.compile(rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?", re.MULT
 
 @dataclass(frozen=True)
 class History:
-    """The end of the log."""
+    """The end of the log, and before it the older lines that say how much of what happens the log tells."""
 
     lines: tuple[str, ...]
     first: float | None
-    """The time of the first of these lines, as the log has it."""
+    """The time of the first line of the end, as the log has it."""
     last: float | None
 
 
@@ -39,14 +40,16 @@ def read(epoch: Path, since: float | None) -> History:
         except OSError:
             continue
         first = _STAMP.search(text)
-        if len(text) >= _MOST or (since is not None and first and _time(first) < since):
+        if len(text) >= _MOST or (since is not None and first and stamp(first) < since):
             break
     lines = text.split(b"\n")
     if since is not None:
         lines = lines[_first_since(lines, since) :]
-    stamps = [_time(match) for line in (*lines[:100], *lines[-100:]) if (match := _STAMP.match(line))]
+    stamps = [stamp(match) for line in (*lines[:100], *lines[-100:]) if (match := _STAMP.match(line))]
     # A line that was cut off is none: what it says about a job may be half of a number.
     whole = tuple(line.decode(errors="replace") for line in lines[:-1])
+    if since is not None:
+        whole = (*(line.decode(errors="replace").rstrip("\n") for line in logsettings.find(epoch, since)), *whole)
     return History(whole, stamps[0] if stamps else None, stamps[-1] if stamps else None)
 
 
@@ -58,7 +61,7 @@ def last_time(epoch: Path) -> float | None:
         except OSError:
             continue
         if found:
-            return _time(found[-1])
+            return stamp(found[-1])
     return None
 
 
@@ -89,7 +92,7 @@ def _end(file: Path, since: float | None, most: int) -> bytes:
             if begin:
                 text = text.partition(b"\n")[2]
             first = _STAMP.search(text)
-            if begin == 0 or length >= most or (since is not None and first and _time(first) < since):
+            if begin == 0 or length >= most or (since is not None and first and stamp(first) < since):
                 return text
             length = min(4 * length, most)
 
@@ -98,13 +101,6 @@ def _first_since(lines: list[bytes], since: float) -> int:
     """The first line that isn't older, seen from the end: times needn't be in order, nor be there at all."""
     for index in range(len(lines) - 1, -1, -1):
         match = _STAMP.match(lines[index])
-        if match and _time(match) < since:
+        if match and stamp(match) < since:
             return index + 1
     return 0
-
-
-def _time(match: re.Match[bytes]) -> float:
-    try:
-        return calendar.timegm(time.strptime(match[1].decode(), "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0)
-    except ValueError:
-        return 0.0  # no such day

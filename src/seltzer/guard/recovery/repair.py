@@ -10,33 +10,39 @@ from seltzer.guard.recovery import history, spool, traces
 from seltzer.guard.recovery.back import put_back
 from seltzer.guard.recovery.common import DYING, Controller, Recovered
 from seltzer.guard.recovery.found import Found
-from seltzer.guard.recovery.slurm import Listed, SlurmError
+from seltzer.guard.recovery.keeper import Keeper
+from seltzer.guard.recovery.slurm import Cancelled, Listed, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import Verdict, of_known
+from seltzer.guard.recovery.verdicts import ALIVE, Verdict, of_known
 
 _AGAIN = 0.1
+# What becomes of a job that needs none of what was found any more.
+_BACK = ("put-back", "held", "cancelled")
 
 Todo = tuple[str, Listed, Verdict, Trace]
 
 
-def repair(found: Found, slurm: Controller, keep_jobs: bool) -> Recovered:
+def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered) -> bool:
     """Whatever fails, nothing that may have run is left so that it would run again. May be done again after a crash.
 
-    Raises Cancelled when slurmctld ends meanwhile, and then the rest is the next start's.
+    Whether what was found isn't needed any more. What is told by then stays told when it raises: Cancelled when
+    slurmctld ends meanwhile, and then the rest is the next start's; anything else is for `emergency`.
     """
-    recovered = Recovered()
     evidence = traces.read(history.read(found.epoch, found.since).lines)
+    keeper = Keeper(found.epoch)
     queue: list[Listed] | None = None
     try:
         queue = _ask(slurm)
-        _mend(queue, evidence, found, slurm, recovered)
-    except SlurmError as error:
-        log.say(f"jobs can't be repaired: {error}")
+        _mend(queue, evidence, found, keeper, slurm, recovered)
+    except Cancelled:
+        raise
+    except Exception as error:  # a SlurmError, or what we didn't think of: the jobs to be put back aren't to blame
+        log.say(f"jobs can't be repaired: {error if isinstance(error, SlurmError) else repr(error)}")
         slurm.pause(DYING)
-        _withdraw_all(queue, evidence, found, recovered)
+        _withdraw_all(queue, evidence, keeper, recovered)
     known = {each.job for each in queue} if queue is not None else evidence.recovered
-    put_back(known, evidence, found, slurm, keep_jobs, recovered)
-    return recovered
+    put_back(known, evidence, found, slurm, keep_jobs, recovered, keeper)
+    return keeper.safe
 
 
 def _ask(slurm: Controller) -> list[Listed]:
@@ -49,15 +55,26 @@ def _ask(slurm: Controller) -> list[Listed]:
             slurm.pause(_AGAIN)
 
 
-def _mend(queue: Sequence[Listed], evidence: Evidence, found: Found, slurm: Controller, recovered: Recovered) -> None:
-    """The jobs that slurmctld knows, but not as they were."""
+def _mend(
+    queue: Sequence[Listed],
+    evidence: Evidence,
+    found: Found,
+    keeper: Keeper,
+    slurm: Controller,
+    recovered: Recovered,
+) -> None:
+    """The jobs that slurmctld knows, but not as they were, or not for certain as they are."""
     todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
-    for name, listed, trace in _with_traces(queue, evidence):
-        verdict = of_known(trace, listed.state, listed.user)
+    traced = _with_traces(queue, evidence)
+    if found.unlogged:
+        traced += _without_traces(queue, traced)
+        _keep_from_starting_over(queue, slurm)
+    for name, listed, trace in traced:
+        verdict = of_known(trace, listed.state, listed.user, found.unlogged and not listed.held)
         if verdict:
             todo[verdict.action].append((name, listed, verdict, trace))
-    _hold(todo["hold"], found, slurm, recovered)
-    _cancel(todo["cancel"], found, slurm, recovered)
+    _hold(todo["hold"], keeper, slurm, recovered)
+    _cancel(todo["cancel"], keeper, slurm, recovered)
     _complete(todo["complete"], slurm, recovered)
 
 
@@ -80,6 +97,28 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
     return found
 
 
+def _without_traces(
+    queue: Sequence[Listed], traced: Sequence[tuple[str, Listed, Trace]]
+) -> list[tuple[str, Listed, Trace]]:
+    """All others, of which the log can't tell."""
+    told = {(listed.job, listed.task) for _, listed, _ in traced}
+    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in told]
+
+
+def _keep_from_starting_over(queue: Sequence[Listed], slurm: Controller) -> None:
+    """Jobs that hold nodes may have ended without a line, and Slurm would start those again that no node has."""
+    names = [_name(each) for each in queue if each.state in ALIVE]
+    try:
+        if names:
+            slurm.never_requeue(names)
+    except SlurmError as error:
+        log.say(f"jobs that have ended may start over: {error}")
+
+
+def _name(listed: Listed) -> str:
+    return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
+
+
 def _in_range(task: str, ranges: str) -> bool:
     """Whether `[1-3,7-9:2]` has the task in it."""
     for part in ranges.strip("[]").partition("%")[0].split(","):
@@ -91,7 +130,7 @@ def _in_range(task: str, ranges: str) -> bool:
     return False
 
 
-def _hold(todo: Sequence[Todo], found: Found, slurm: Controller, recovered: Recovered) -> None:
+def _hold(todo: Sequence[Todo], keeper: Keeper, slurm: Controller, recovered: Recovered) -> None:
     """Only what slurmctld says is held counts as held. The others fail instead of running, with another script."""
     if not todo:
         return
@@ -108,8 +147,8 @@ def _hold(todo: Sequence[Todo], found: Found, slurm: Controller, recovered: Reco
     left = {name for name, *_ in free}
     for name, listed, verdict, _ in todo:
         if name in left:
-            spool.withdraw(found.epoch, listed.job)
-            recovered.tell(name, listed.user, "kept", f"{verdict.why}; it can't be held, so it is made to fail")
+            why = keeper.withdraw(listed.job, f"{verdict.why}; it can't be held, so it is made to fail")
+            recovered.tell(name, listed.user, "kept", why)
         else:
             recovered.tell(name, listed.user, verdict.outcome, verdict.why)
 
@@ -131,19 +170,20 @@ def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
     ]
 
 
-def _cancel(todo: Sequence[Todo], found: Found, slurm: Controller, recovered: Recovered) -> None:
+def _cancel(todo: Sequence[Todo], keeper: Keeper, slurm: Controller, recovered: Recovered) -> None:
     named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
     if not named:
         return
+    whys = {name: verdict.why for name, (_, verdict) in named.items()}
     try:
         slurm.cancel_jobs(list(named))
     except SlurmError as error:
         log.say(f"not all could be cancelled again: {error}")
-        for listed, _ in named.values():
+        for name, (listed, verdict) in named.items():
             if listed.state == "PENDING":
-                spool.withdraw(found.epoch, listed.job)
+                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it waits, it is made to fail")
     for name, (listed, verdict) in named.items():
-        recovered.tell(name, listed.user, verdict.outcome, verdict.why)
+        recovered.tell(name, listed.user, verdict.outcome, whys[name])
 
 
 def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> None:
@@ -164,23 +204,34 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> 
         recovered.tell(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
 
 
-def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, found: Found, recovered: Recovered) -> None:
+def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: Keeper, recovered: Recovered) -> None:
     """slurmctld couldn't be told. What may wait and must not run gets another script; what runs has its own."""
     told = {job.id for job in recovered.jobs}
     states = {(each.job, each.task): each for each in queue or ()}
     for (job, task), trace in evidence.jobs.items():
         name = f"{job}_{task}" if task else str(job)
         listed = states.get((job, task))
-        if name in told or (queue is not None and listed is None) or not spool.directory(found.epoch, job).is_dir():
+        if name in told or (queue is not None and listed is None) or not spool.directory(keeper.epoch, job).is_dir():
             continue
         verdict = of_known(trace, "PENDING", listed.user if listed else None)
         if verdict and (listed is None or listed.state == "PENDING") and job in (evidence.recovered or {job}):
-            spool.withdraw(found.epoch, job)
-            recovered.tell(name, listed and listed.user, "kept", f"{verdict.why}; if it waits, it is made to fail")
+            why = keeper.withdraw(job, f"{verdict.why}; if it waits, it is made to fail")
+            recovered.tell(name, listed and listed.user, "kept", why)
 
 
-def emergency(found: Found) -> None:
-    """The repair itself failed: at least nothing that may have run runs again."""
+def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
+    """The repair itself failed: nothing that may have run runs again, and every script is kept. As `repair` otherwise.
+
+    Jobs that slurmctld says it recovered are in its queue. The others are told, unless they were put back.
+    """
+    keeper, evidence = Keeper(found.epoch), Evidence()
     with suppress(Exception):
         evidence = traces.read(history.read(found.epoch, found.since).lines)
-        _withdraw_all(None, evidence, found, Recovered())
+        _withdraw_all(None, evidence, keeper, recovered)
+    told = {job.id: job.outcome for job in recovered.jobs}
+    for job in sorted(spool.saved(found.epoch) - evidence.recovered):
+        if told.get(str(job), "kept") not in _BACK:
+            why = keeper.keep(job, f"the repair failed, so look whether it is in the queue: {error!r}")
+            if str(job) not in told:
+                recovered.tell(str(job), None, "kept", why)
+    return keeper.safe

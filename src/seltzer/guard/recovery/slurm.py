@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -20,21 +21,26 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places
 
 API = "v0.0.45"
+TALKS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
+"""What sdiag says of the threads that talk to nodes."""
 DUPLICATE = 2011
 _AT_ONCE = 200
 _ANSWER = 1 << 20
+_FOR_QUEUE = 2.0
 
 
 class SlurmError(Exception):
     """slurmctld can't be asked, or says no."""
 
-    def __init__(self, words: str, number: int = 0) -> None:
+    def __init__(self, words: str, number: int = 0, *, unasked: bool = False) -> None:
         super().__init__(words)
         self.number = number
+        self.unasked = unasked
+        """It wasn't even asked."""
 
     @property
     def refused(self) -> bool:
-        """Whether slurmctld itself said no. Otherwise it may or may not have been done."""
+        """Whether slurmctld itself said no. Otherwise, if it was asked, it may or may not have been done."""
         return 2000 <= self.number < 3000
 
 
@@ -61,6 +67,7 @@ class Slurm:
         self._places = places
         self._processes = processes
         self._deadline = deadline
+        self._for_queue = min(_FOR_QUEUE, (deadline - time.monotonic()) / 4)
         self._env = {"SLURM_CONF": str(places.etc / LOCAL)}
         self._running: set[subprocess.Popen[bytes]] = set()
         self._over = threading.Event()
@@ -97,10 +104,13 @@ class Slurm:
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
 
-    def silent_nodes(self) -> int:
-        """How many nodes slurmctld gets no answer of."""
-        words = [self._places.sinfo, "--noheader", "--all", "--Node", "--states=no_respond", "--format=%N"]
-        return len(set(self._run(words).split()))
+    def talks(self) -> int:
+        """How many threads of slurmctld talk to nodes right now, or try to."""
+        said = self._run([self._places.sdiag])
+        found = TALKS.search(said)
+        if found is None:
+            raise SlurmError(f"{self._places.sdiag} doesn't tell how many threads talk to nodes")
+        return int(found[1])
 
     def set_partition(self, name: str, state: str) -> None:
         self._run([self._places.scontrol, "update", f"PartitionName={name}", f"State={state}"])
@@ -136,16 +146,23 @@ class Slurm:
                 env=env or self._env,
             )
         except OSError as error:
-            raise SlurmError(f"{argv[0]} can't be run: {error}") from error
+            raise SlurmError(f"{argv[0]} can't be run: {error}", unasked=True) from error
         self._running.add(process)
         return process
 
     def left(self) -> float:
         """How many seconds are left."""
+        return self._left(0)
+
+    def left_to_submit(self) -> float:
+        """The same without the time to see in the queue what became of a submission that wasn't answered."""
+        return self._left(self._for_queue)
+
+    def _left(self, but: float) -> float:
         self.pause(0)
-        left = self._deadline - time.monotonic()
+        left = self._deadline - but - time.monotonic()
         if left <= 0:
-            raise SlurmError("there was no time left")
+            raise SlurmError("there was no time left", unasked=True)
         return left
 
     def pause(self, seconds: float) -> None:
@@ -193,7 +210,7 @@ class Rest:
         if errors:
             first = errors[0] if isinstance(errors[0], dict) else {}
             words = first.get("error") or first.get("description") or "unknown error"
-            raise SlurmError(str(words), int(first.get("error_number") or 0))
+            raise SlurmError(str(words), _number(first.get("error_number")))
         if answer.get("job_id") != job["job_id"]:
             raise SlurmError(f"slurmctld made job {answer.get('job_id')} of it")
 
@@ -208,6 +225,7 @@ class Rest:
             f"POST /slurm/{API}/job/submit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
+        self._slurm.left_to_submit()
         if not self._process or self._process.poll() is not None:
             self.close()
             self._process = self._slurm.start_rest()
@@ -215,7 +233,7 @@ class Rest:
             self._send(head.encode() + body)
             status, answer = self._receive()
             found = json.loads(answer)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SlurmError) as error:
             self.close()
             self._slurm.pause(0)
             raise SlurmError(f"slurmrestd gave no answer: {error}") from error
@@ -230,7 +248,7 @@ class Rest:
         pipe = self._process.stdin.fileno()
         os.set_blocking(pipe, False)
         while data:
-            if not select.select([], [pipe], [], self._slurm.left())[1]:
+            if not select.select([], [pipe], [], self._slurm.left_to_submit())[1]:
                 raise OSError("it doesn't listen")
             data = data[os.write(pipe, data[:65536]) :]
 
@@ -250,12 +268,16 @@ class Rest:
     def _more(self) -> None:
         assert self._process and self._process.stdout
         pipe = self._process.stdout.fileno()
-        if not select.select([pipe], [], [], self._slurm.left())[0]:
+        if not select.select([pipe], [], [], self._slurm.left_to_submit())[0]:
             raise OSError("it doesn't answer")
         data = os.read(pipe, 65536)
         if not data or len(self._rest) > _ANSWER:
             raise OSError("it has ended")
         self._rest += data
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _listed(line: str) -> Listed | None:

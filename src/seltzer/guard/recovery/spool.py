@@ -1,7 +1,8 @@
 """The directories of batch jobs, which slurmctld makes before it answers sbatch: which are new, and kept safe.
 
 slurmctld removes those of jobs that it doesn't know as soon as it starts. So before that they are linked into
-`seltzer.recovery/job.ID`, where they stay until the jobs are back or kept for good in `lost/job.ID` of the volume.
+`seltzer.recovery/job.ID`, where they stay until the jobs are back or kept for good in `lost/job.ID` of the volume;
+or, where `lost` takes nothing, in `seltzer.unkept/job.ID` beside slurmctld's state.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from seltzer.guard import log
 from seltzer.guard.epoch import sync
 
 RECOVERY = "seltzer.recovery"
 LOST = "lost"
+UNKEPT = "seltzer.unkept"
 KEPT = 1000
 _FILES = ("script", "environment")
 _JOB = re.compile(r"job\.(\d{1,10})")
@@ -104,33 +107,60 @@ def directory(epoch: Path, job: int) -> Path:
     return epoch / f"hash.{job % 10}" / f"job.{job}"
 
 
-def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> bool:
-    """Put what there is of a job into `lost`, for a person. Whether anything is there now; may be done again."""
-    lost = epoch.parent / LOST
-    source, target = epoch / RECOVERY / f"job.{job}", lost / f"job.{job}"
+def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> Path | None:
+    """Put what there is of a job into `lost` or, failing that, into `seltzer.unkept`, for a person.
+
+    Where it is now; None if there is nothing of it. May be done again. Raises OSError if it can be put into neither.
+    """
+    source = epoch / RECOVERY / f"job.{job}"
     if not source.is_dir():
-        return target.is_dir()
-    lost.mkdir(mode=0o700, exist_ok=True)  # there may be secrets in an environment
-    (source / "options.json").write_text(json.dumps({"why": why, "options": options}, indent=1))
+        return kept(epoch, job)
+    with suppress(OSError):  # on a full volume: the script counts for more than why it is there
+        (source / "options.json").write_text(json.dumps({"why": why, "options": options}, indent=1))
+    lost, beside = epoch.parent / LOST, epoch / UNKEPT
+    try:
+        target = _move(source, lost)
+    except OSError as error:
+        log.say(f"job {job} can't be put into {lost}: {error}")
+        return _move(source, beside)
+    with suppress(OSError):
+        _shorten(lost)
+    return target
+
+
+def kept(epoch: Path, job: int) -> Path | None:
+    """Where a job is that was kept for a person."""
+    places = (epoch.parent / LOST / f"job.{job}", epoch / UNKEPT / f"job.{job}")
+    return next((place for place in places if place.is_dir()), None)
+
+
+def why_kept(folder: Path) -> str:
+    """What `keep` was told; empty if that couldn't be written."""
+    try:
+        return str(json.loads((folder / "options.json").read_text())["why"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _move(source: Path, folder: Path) -> Path:
+    target = folder / source.name
+    folder.mkdir(mode=0o700, exist_ok=True)  # there may be secrets in an environment
     if target.is_dir():
         shutil.rmtree(target)
     source.rename(target)
-    sync(lost)
-    _shorten(lost)
-    return True
-
-
-def is_kept(epoch: Path, job: int) -> bool:
-    return (epoch.parent / LOST / f"job.{job}").is_dir()
+    with suppress(OSError):  # it is there now, and nowhere else
+        sync(folder)
+    return target
 
 
 def withdraw(epoch: Path, job: int) -> None:
-    """Keep the job in `lost`, and put a script that only fails in its place. May be done again.
+    """Keep the job for a person, and put a script that only fails in its place. May be done again.
 
-    A script that is missing is fatal to slurmctld when it comes to start that job.
+    A script that is missing is fatal to slurmctld when it comes to start that job. Raises OSError, and if the job could
+    run again then, it has its own script still.
     """
     source = directory(epoch, job)
-    if not source.is_dir() or is_kept(epoch, job):
+    if not source.is_dir() or kept(epoch, job):
         return
     save(epoch, [job])
     half = source / "half"

@@ -1,7 +1,8 @@
 """What slurmctld's log tells about jobs: pure, a line at a time.
 
 slurmctld writes a line before the fact, so a job without a line of its start hasn't started, as long as it has a line
-of its submission. Lines of a level below verbose are left alone.
+of its submission. Lines of a level below verbose are left alone. That doesn't hold for a job that waited while the log
+was set to say less (`scontrol setdebug`, `setdebugflags`): those that the backfill scheduler starts have no line then.
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ _STAMP = re.compile(r"^\[[^\]]*\]\s+")
 _IDS = re.compile(r"JobId=(\d+)(?:_[^\s(]*)?(?:\+\d+)?(?:\((\d+)\))?")
 _DEBUG = re.compile(r"debug\d?:")
 _RECOVERED = re.compile(r"Recovered JobId=(\d+)\S* Assoc=")
+_LEVEL = re.compile(r"Set debug level to '(?P<level>\w+)'")
+_FLAGS = re.compile(r"Set DebugFlags to (?P<flags>\S*)")
+_BEGIN = re.compile(r"slurmctld version \S+ started on cluster ")
+SETTINGS = ("Set debug level to ", "Set DebugFlags to ", "slurmctld version ")
+"""How the lines begin that say how much the log tells from there on."""
+TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
+"""Levels at which slurmctld doesn't say which jobs start, end and are cancelled; life.py never sets them."""
 # Above are the jobs of a federation.
 HIGHEST = 0x03FF0000
 
@@ -38,6 +46,8 @@ class Trace:
     """Who asked to end it, where the log says neither that it was done nor that it was refused."""
     modified: bool = False
     held: bool | None = None
+    unseen: bool = False
+    """The log was too quiet at some time since it was submitted: it may have started without a line."""
 
     @property
     def ran(self) -> bool:
@@ -171,20 +181,46 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
 )
 
 
+@dataclass
+class _Settings:
+    """What the log tells of; a slurmctld that starts has what the guard's configuration says, which is enough."""
+
+    level: bool = True
+    flags: bool = True
+
+    @property
+    def enough(self) -> bool:
+        return self.level and self.flags
+
+    def take(self, text: str) -> bool:
+        """Whether jobs may have started unseen before that line, or may from now on."""
+        if _BEGIN.match(text):
+            self.level = self.flags = True
+        elif match := _LEVEL.match(text):
+            self.level = match["level"] not in TOO_QUIET
+            return True  # at `error` it doesn't say that it is set to that, only that it is set back
+        elif match := _FLAGS.match(text):
+            self.flags = "hetjob" in match["flags"].lower().split(",")
+            return not self.flags
+        return False
+
+
 def read(lines: Iterable[str]) -> Evidence:
     """What these lines tell, the oldest first. Lines that make no sense tell nothing."""
     found = Evidence()
+    settings = _Settings()
     for line in lines:
-        if "JobId=" not in line:
-            continue
         text = _STAMP.sub("", line, count=1)
-        if _DEBUG.match(text):
+        if text.startswith(SETTINGS) and settings.take(text):
+            for trace in found.jobs.values():
+                trace.unseen = True
+        if "JobId=" not in line or _DEBUG.match(text):
             continue
         for pattern, step in _RULES:
             if match := pattern.search(text):
                 # The array's own record is what is left of it.
-                task = (match["task"] or "").replace("*", "")
-                step(found.jobs.setdefault((int(match["job"]), task), Trace()), match)
+                name = int(match["job"]), (match["task"] or "").replace("*", "")
+                step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
                 break
         if match := _RECOVERED.match(text):
             found.recovered.add(int(match[1]))

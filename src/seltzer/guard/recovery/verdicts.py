@@ -16,8 +16,9 @@ Outcome = Literal["put-back", "held", "kept", "ran", "cancelled", "lost"]
 Action = Literal["put-back", "put-back-held", "keep", "hold", "cancel", "complete", "none"]
 OURS = frozenset({0, 401})
 """Who may end everybody's jobs for certain: root and SlurmUser."""
+UNLOGGED = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
 # States of squeue in which a job holds nodes.
-_ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
+ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Unsaved:
     has_files: bool = True
     entry: Entry | None = None
     modified: bool = False
+    unlogged: bool = False
+    """Lines of the log may be missing."""
 
     @property
     def owner(self) -> int | None:
@@ -100,11 +103,16 @@ def _doubt(job: Unsaved) -> str:
         return "it had been changed after it was submitted"
     if trace.held is not None:
         return "it had been held or released"
-    return ""
+    if trace.unseen or any(each.unseen for each in job.tasks.values()):
+        return "it may have started: slurmctld's log had been set too quiet to tell"
+    return UNLOGGED if job.unlogged else ""
 
 
-def of_known(trace: Trace, state: str, owner: int | None) -> Verdict | None:
-    """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do."""
+def of_known(trace: Trace, state: str, owner: int | None, unlogged: bool = False) -> Verdict | None:
+    """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do.
+
+    `unlogged`: lines of the log may be missing.
+    """
     if state == "PENDING":
         if _was_cancelled(trace, owner):
             return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
@@ -113,8 +121,8 @@ def of_known(trace: Trace, state: str, owner: int | None) -> Verdict | None:
             return Verdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
         if trace.held:
             return Verdict("held", "hold", "it had been held, which was not saved")
-        return None
-    if state in _ALIVE:
+        return Verdict("held", "hold", UNLOGGED) if unlogged else None
+    if state in ALIVE:
         if trace.cancelled and not trace.requeued:
             return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
         if trace.ended and trace.ran:

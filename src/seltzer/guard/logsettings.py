@@ -1,0 +1,57 @@
+"""What slurmctld's log says about itself: how much of what happens it tells.
+
+Its level and flags may have been changed long before the part of the log that anybody reads. So these lines are found
+however old they are, also when the part of the log that had them is gone.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+
+LOG = "slurmctld.log"
+_OLD = "seltzer.log-settings"
+_LINE = re.compile(
+    rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?[^\]\n]*\] "
+    rb"(slurmctld version |Set debug level to |Set DebugFlags to ).*\n",
+    re.MULTILINE,
+)
+
+
+def remember(epoch: Path) -> None:
+    """To be called before a part of the log goes."""
+    half = epoch / f"{_OLD}.half"
+    with suppress(OSError):  # on a full volume it matters more that the log gets shorter
+        half.write_bytes(b"".join(find(epoch)))
+        half.rename(epoch / _OLD)
+
+
+def find(epoch: Path, before: float = math.inf) -> list[bytes]:
+    """These lines up to a time of the log, from the last start of a slurmctld on.
+
+    Some may be there twice, but then all that followed them are, too.
+    """
+    found: list[bytes] = []
+    for name in (_OLD, f"{LOG}.1", LOG):
+        try:
+            text = (epoch / name).read_bytes()
+        except OSError:
+            continue
+        for match in _LINE.finditer(text):
+            if stamp(match) < before:
+                if match[3].startswith(b"slurmctld"):
+                    found.clear()
+                found.append(match[0])
+    return found
+
+
+def stamp(match: re.Match[bytes]) -> float:
+    """The time of a line, from its day and second and, if there is one, its fraction."""
+    try:
+        return calendar.timegm(time.strptime(match[1].decode(), "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0)
+    except ValueError:
+        return 0.0  # no such day

@@ -1,0 +1,43 @@
+"""Keeps jobs for a person, and says what the volume makes of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seltzer.guard.recovery import spool
+
+
+class Keeper:
+    """Never raises: what goes wrong with one job is told of that job, and costs no other."""
+
+    def __init__(self, epoch: Path) -> None:
+        self.epoch = epoch
+        self.safe = True
+        """Whether `seltzer.recovery` may go: whoever is in there and wasn't put back is kept elsewhere, too."""
+
+    def keep(self, job: int, why: str, options: dict[str, Any] | None = None) -> str:
+        """Keep it; why, with where it is if that isn't `lost`."""
+        try:
+            return _placed(spool.keep(self.epoch, job, why, options), why)
+        except Exception as error:
+            self.safe = False
+            return f"{why}; it stays in {spool.RECOVERY}, since it can't be kept: {_words(error)}"
+
+    def withdraw(self, job: int, why: str) -> str:
+        """Keep it and make it fail if slurmctld starts it; why, with what became of it."""
+        try:
+            spool.withdraw(self.epoch, job)
+        except Exception as error:
+            self.safe = False  # so nothing is scheduled yet
+            return f"{why}, which was tried in vain: {_words(error)}"
+        return _placed(spool.kept(self.epoch, job), why)
+
+
+def _placed(folder: Path | None, why: str) -> str:
+    beside = folder and folder.parent.name == spool.UNKEPT
+    return f"in {spool.UNKEPT} beside the state, not in lost/: {why}" if beside else why
+
+
+def _words(error: Exception) -> str:
+    return str(error.strerror) if isinstance(error, OSError) and error.strerror else repr(error)

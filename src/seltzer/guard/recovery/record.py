@@ -1,0 +1,188 @@
+"""Which jobs were found again and what became of them: all of it on the volume, and what fits of it for the Lease.
+
+Jobs of one fate are told together. The file is in the epoch: a guard that is fenced can't write it, and whoever comes
+next goes on with it. So what a repair has told stays, although that was cut short, or nobody has read the Lease since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from seltzer.guard import log
+from seltzer.guard.epoch import sync
+from seltzer.guard.recovery import ids
+from seltzer.guard.recovery.verdicts import Outcome
+from seltzer.guard.report import now
+
+FILE = "seltzer.recoveries"
+LIMIT = 15 << 10  # of the annotation
+KEPT = 20
+_MOST = 4 << 20  # of the file; the newest is whole, however long it is
+_TOLD = 4  # recoveries in the annotation
+_STUB = 150  # bytes of one that has no room but for its count
+# What a person has to look at comes first, and is left out last.
+_ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "put-back")
+# What differs from job to job and can be left out.
+_DETAIL = re.compile(r"(?<=had started) on \S+?(?=[,;:]?(?: |$))|(?<=its dependency) \S+(?= was refused)")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What became of a job."""
+
+    id: str
+    user: str
+    outcome: Outcome
+    why: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Jobs with the same fate."""
+
+    outcome: str
+    why: str
+    jobs: str
+    count: int
+    users: str = ""
+    """Empty if they aren't known, or are too many."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What one repair has told."""
+
+    time: str
+    epoch: int
+    groups: tuple[Group, ...]
+    more: int = 0
+    """Jobs that aren't in the groups, for want of room."""
+
+
+def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
+    """Write down what a repair has told, beside what earlier ones have."""
+    number = epoch.name.partition("-")[2]
+    new = Recovery(now(), int(number) if number.isdecimal() else 0, _grouped(jobs))
+    _write(epoch, [*read(epoch), new])
+    return new
+
+
+def read(epoch: Path) -> list[Recovery]:
+    """The last ones, the newest last. A file that makes no sense counts as none."""
+    try:
+        return [_parsed(each) for each in json.loads((epoch / FILE).read_text())]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def named(epoch: Path) -> set[str]:
+    """The IDs of all jobs that these have told of."""
+    return {job for recovery in read(epoch) for group in recovery.groups for job in ids.unfold(group.jobs)}
+
+
+def for_lease(recoveries: Sequence[Recovery]) -> str:
+    """The newest and some before it, short enough for the annotation; empty if there is none.
+
+    Those before it have what room it leaves, and each at least enough to say how many jobs it was.
+    """
+    if not recoveries:
+        return ""
+    *before, newest = recoveries[-_TOLD:]
+    earlier: list[dict[str, object]] = []
+    told = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
+    for place, each in enumerate(reversed(before), 1):
+        room = LIMIT - _size(told) - _STUB * (len(before) - place)
+        earlier.insert(0, asdict(_fitting(each, room)))
+    return _compact(told)
+
+
+def _grouped(jobs: Iterable[Told]) -> tuple[Group, ...]:
+    found: dict[tuple[int, str, str], list[Told]] = {}
+    for job in {job.id: job for job in jobs}.values():
+        found.setdefault((_ORDER.index(job.outcome), job.outcome, job.why), []).append(job)
+    return tuple(
+        Group(outcome, why, ids.fold(job.id for job in its), len(its), ids.fold(job.user for job in its if job.user))
+        for (_, outcome, why), its in sorted(found.items(), key=lambda each: each[0][0])
+    )
+
+
+def _fitting(recovery: Recovery, room: int) -> Recovery:
+    """As it is if that fits, else without details, else without the last of its jobs."""
+    if _size(asdict(recovery)) <= room:
+        return recovery
+    brief = _brief(recovery)
+    if _size(asdict(brief)) <= room:
+        return brief
+    kept: list[Group] = []
+    left = room - _STUB
+    for group in brief.groups:
+        part = _beginning(group, left - 1)
+        if part:
+            kept.append(part)
+            left -= _size(asdict(part)) + 1
+    told = sum(group.count for group in kept)
+    return replace(brief, groups=tuple(kept), more=brief.more + sum(group.count for group in brief.groups) - told)
+
+
+def _brief(recovery: Recovery) -> Recovery:
+    found: dict[tuple[str, str], list[str]] = {}
+    for group in recovery.groups:
+        found.setdefault((group.outcome, _DETAIL.sub("", group.why)), []).extend(ids.unfold(group.jobs))
+    groups = (Group(outcome, why, ids.fold(its), len(its)) for (outcome, why), its in found.items())
+    return replace(recovery, groups=tuple(groups))
+
+
+def _beginning(group: Group, room: int) -> Group | None:
+    """As many of its jobs as there is room for."""
+    left = room - _size(asdict(replace(group, jobs="")))
+    some: list[str] = []
+    for piece in ids.pieces(group.jobs):
+        left -= len(piece.encode()) + 1
+        if left < 0:
+            break
+        some.append(piece)
+    jobs = ",".join(some)
+    return replace(group, jobs=jobs, count=len(ids.unfold(jobs))) if some else None
+
+
+def _parsed(found: dict[str, object]) -> Recovery:
+    groups = found["groups"]
+    if not isinstance(groups, list):
+        raise TypeError("no groups")
+    return Recovery(
+        str(found["time"]),
+        int(str(found["epoch"])),
+        tuple(
+            Group(str(each["outcome"]), str(each["why"]), str(each["jobs"]), int(each["count"]), str(each["users"]))
+            for each in groups
+        ),
+    )
+
+
+def _write(epoch: Path, recoveries: list[Recovery]) -> None:
+    file, half = epoch / FILE, epoch / f"{FILE}.half"
+    texts = [json.dumps(asdict(each), indent=1) for each in recoveries[-KEPT:]]
+    while len(texts) > 1 and sum(map(len, texts)) > _MOST:
+        del texts[0]
+    try:
+        with half.open("w") as opened:
+            opened.write("[" + ",\n".join(texts) + "]\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        half.rename(file)
+        sync(epoch)
+    except OSError as error:
+        log.say(f"{FILE} can't be written: {error}")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _size(value: object) -> int:
+    return len(_compact(value))  # ASCII
