@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
+from tests import postmortem
 from tests.harness import Cluster, Sandbox, seltzer, succeed
+
+from seltzer.sandbox.layout import Layout
 
 # Runs side by side need a sandbox each.
 NAME = os.environ.get("SELTZER_TEST_SANDBOX", "e2e")
@@ -16,6 +19,14 @@ NAME = os.environ.get("SELTZER_TEST_SANDBOX", "e2e")
 _usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
 settings.register_profile("seltzer", _usual, deadline=None)
 settings.load_profile("seltzer")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and "unit" not in item.path.parts and Layout(NAME).read() is not None:
+        report.sections.append(("what it looked like then", postmortem.look(NAME)))
+    return report
 
 
 @pytest.fixture(scope="session")

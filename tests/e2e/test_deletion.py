@@ -79,7 +79,7 @@ def test_a_nodeset_of_no_cluster_is_deleted_at_once(cluster: Cluster) -> None:
     cluster.apply({"apiVersion": "seltzer.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "lone"}, "spec": spec})
     cluster.wait("nodeset/lone", "Accepted", "False")
     assert cluster.condition("nodeset/lone", "Accepted")["reason"] == "ClusterNotFound"
-    cluster.kubectl("delete", "nodeset/lone", "--timeout=10s")
+    cluster.kubectl("delete", "nodeset/lone", "--timeout=60s")
 
 
 def test_a_deleted_cluster_waits_for_its_job_and_leaves_only_its_volume(cluster: Cluster) -> None:

@@ -180,7 +180,7 @@ def test_a_cordon_while_slurm_is_out_of_reach_is_told_as_soon_as_it_is_back(clus
         assert not drained(cluster)
         cluster.patch("slurmcluster", "demo", {"spec": {"rest": {"podTemplate": None}}})
         until("slurmrestd answers", lambda: answers(cluster))
-        until("both are drained", lambda: drained(cluster) == dict.fromkeys(BOTH, CORDONED), deadline=15)
+        until("both are drained", lambda: drained(cluster) == dict.fromkeys(BOTH, CORDONED), deadline=30)
     cluster.wait_ready()
 
 

@@ -41,7 +41,7 @@ def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
         return not any(left.values())
 
     try:
-        until("nothing is left", as_before, deadline=10)
+        until("nothing is left", as_before)
     except AssertionError:
         raise AssertionError(f"left behind: { {kind: things for kind, things in left.items() if things} }") from None
 
