@@ -79,8 +79,14 @@ class Rig:
     # --- the user -------------------------------------------------------------------------------------------------
 
     async def apply(self, resource: Resource[Any], name: str, spec: dict[str, Any]) -> None:
-        metadata = {"name": name, "namespace": "ns"}
+        await self.apply_in("ns", resource, name, spec)
+
+    async def apply_in(self, namespace: str, resource: Resource[Any], name: str, spec: dict[str, Any]) -> None:
+        metadata = {"name": name, "namespace": namespace}
         await self._user.apply(resource, {"metadata": metadata, "spec": spec}, manager="user")
+
+    async def create(self, resource: Resource[Any], manifest: dict[str, Any]) -> None:
+        await self._user.create(resource, manifest, manifest["metadata"]["namespace"])
 
     async def cluster(self, **spec: Any) -> None:
         await self.apply(CLUSTERS, "demo", spec)
@@ -184,9 +190,12 @@ class Rig:
         """The records are marked, so nothing of the beginning is left to be written."""
         return all(node.get("comment") for node in self.slurm.nodes.values())
 
+    def everything(self) -> list[Id]:
+        return [id_ for id_, _ in self._server.state.everything()]
+
     def kinds(self) -> list[str]:
         """Everything that there is, by kind and name, without what Kubernetes makes by itself."""
-        found = [f"{id_.plural}/{id_.name}" for id_, _ in self._server.state.everything()]
+        found = [f"{id_.plural}/{id_.name}" for id_ in self.everything()]
         return sorted(name for name in found if name.split("/")[0] not in ("events", "nodes"))
 
     def picture(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from seltzer.plan.actions import (
     CreatePods,
     DeletePods,
     DeleteRecords,
+    DownNodes,
     DrainNodes,
     Goner,
     KillJobs,
@@ -101,9 +102,13 @@ class Slurm:
 
     view = None
 
-    def __init__(self, *nodes: Node, refuses: tuple[str, ...] = ()) -> None:
+    def __init__(self, *nodes: Node, refuses: tuple[str, ...] = (), answers: Mapping[str, bool] | None = None) -> None:
         self._nodes = {each.name: each for each in nodes}
         self._refuses = refuses
+        self._answers = answers or {}
+
+    def answers(self, nodes: Mapping[str, str]) -> Mapping[str, bool]:
+        return {name: answer for name, answer in self._answers.items() if name in nodes}
 
     async def fresh(self, within: float = 0.0) -> Any:
         return SimpleNamespace(nodes=self._nodes)
@@ -112,6 +117,9 @@ class Slurm:
         return cast("Outcome | None", await call(self))
 
     async def drain(self, names: tuple[str, ...], reason: str) -> Outcome:
+        return self._outcome(names)
+
+    async def down(self, names: tuple[str, ...], reason: str) -> Outcome:
         return self._outcome(names)
 
     async def resume(self, names: tuple[str, ...]) -> Outcome:
@@ -186,12 +194,27 @@ async def test_a_pod_that_stays_since_a_job_came_is_not_told() -> None:
     [
         (DrainNodes(THREE, "seltzer: update"), DrainNodes(("cpu-0", "cpu-2"), "seltzer: update")),
         (ResumeNodes(THREE), ResumeNodes(("cpu-2",))),
-        (KillJobs(THREE), KillJobs(THREE)),
     ],
 )
 async def test_nodes_that_somebody_else_has_changed_are_not_told(action: Action, done: Action) -> None:
     slurm = Slurm(node("cpu-0"), node("cpu-1", "IDLE DRAIN", reason="disk"), DRAINED[2])
     assert (await act(action, slurm=slurm)).done == (done,)
+
+
+async def test_jobs_are_ended_only_where_our_own_drain_took_too_long() -> None:
+    ours = node("cpu-0", "MIXED DRAIN", reason="seltzer: update")
+    theirs = node("cpu-1", "MIXED DRAIN", reason="disk")
+    done = await act(KillJobs(THREE), slurm=Slurm(ours, theirs, DRAINED[2]))
+    assert done.done == (KillJobs(("cpu-0",)),), "a person has decided nothing about the jobs, and cpu-2 has none"
+
+
+async def test_who_answers_by_now_is_not_set_down_and_nor_is_whom_nobody_has_asked_since() -> None:
+    addresses = {name: f"10.0.0.{number}" for number, name in enumerate(THREE)}
+    slurm = Slurm(*(node(name, "MIXED") for name in THREE), answers={"cpu-0": False, "cpu-1": True})
+    done = await act(DownNodes(THREE, "seltzer: lost", addresses), slurm=slurm)
+    assert done.done == (DownNodes(("cpu-0",), "seltzer: lost"),)
+    done = await act(DownNodes(THREE, "seltzer: update"), slurm=slurm)
+    assert done.done == (DownNodes(THREE, "seltzer: update"),), "these are not given up for lost"
 
 
 async def test_nodes_that_slurm_refused_are_not_told() -> None:

@@ -139,6 +139,8 @@ def test_nobody_can_guess_what_separates_the_fields() -> None:
     [
         ("seltzer: Kubernetes node n2 is cordoned", "root", "Seltzer", "Kubernetes node n2 is cordoned"),
         ("seltzer: scale-in", "slurm", "Seltzer", "scale-in"),
+        ("seltzer: scale-in : Not responding", "slurm", "Seltzer", "scale-in : Not responding"),
+        ("seltzer: scale-in : Kill task failed", "slurm", "Slurm", "scale-in : Kill task failed"),
         ("Not responding", "slurm", "Slurm", "Not responding"),
         ("gres/gpu count reported lower than configured (0 < 2)", "slurm", "Slurm", None),
         ("bad disk [ann]", "slurm", "ann", "bad disk"),

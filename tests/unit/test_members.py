@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod
@@ -29,10 +30,10 @@ def lease(holder: str = "", **annotations: str) -> Lease:
     return Lease(metadata=metadata, spec=LeaseSpec(holder_identity=holder))
 
 
-def world(found: Lease | None, *, controller: bool, lasting: float = 0.0) -> World:
+def world(found: Lease | None, *, controller: bool, lasting: float = 0.0, cluster: SlurmCluster = CLUSTER) -> World:
     stores: dict[str, Any] = {"clusters": Store(), "leases": Store(), "deployments": Store()}
     stores["pods"] = Store({"cluster": lambda _: (str(KEY),)})
-    stores["clusters"].put(CLUSTER)
+    stores["clusters"].put(cluster)
     if found:
         stores["leases"].put(found)
     if controller:
@@ -77,6 +78,24 @@ def test_who_does_not_answer_is_unreachable_after_a_minute(
 ) -> None:
     seen = members.slurm(world(lease("demo-slurmctld-x"), controller=True, lasting=lasting), KEY, link)
     assert (seen.nodes, seen.gone, seen.unreachable) == (None, False, unreachable), why
+
+
+@pytest.mark.parametrize(
+    ("why", "link", "lasting", "gone"),
+    [
+        ("a new leader has asked nobody yet", None, 299.0, False),
+        ("nobody could be asked for long", None, 301.0, True),
+        ("it answered a while ago", silent_for(299.0), 900.0, False),
+        ("it hasn't answered for long", silent_for(301.0), 900.0, True),
+    ],
+)
+def test_a_deleted_cluster_that_does_not_answer_is_gone_after_we_have_asked_for_long(
+    why: str, link: Link | None, lasting: float, gone: bool
+) -> None:
+    metadata = msgspec.structs.replace(CLUSTER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    deleted = msgspec.structs.replace(CLUSTER, metadata=metadata)
+    found = world(lease("demo-slurmctld-x"), controller=True, lasting=lasting, cluster=deleted)
+    assert members.slurm(found, KEY, link).gone is gone, why
 
 
 def test_who_is_gone_is_not_waited_for() -> None:

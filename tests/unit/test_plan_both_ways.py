@@ -10,6 +10,7 @@ from tests.fakes.plan_things import GONE, NOW, UNKNOWN, machine, node, nodeset, 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import SLURM_READY
 from seltzer.plan import aging
+from seltzer.plan import forgotten as oblivion
 from seltzer.plan.actions import (
     Action,
     CreatePods,
@@ -348,6 +349,37 @@ def test_its_name_isnt_used_while_its_object_is_there() -> None:
     assert actions(known, WELL, going) == (), "its kubelet is there: it will be gone in a moment"
 
 
+def test_who_is_given_up_for_lost_is_told_with_where_to_ask_once_more() -> None:
+    (down,) = actions(node(state="MIXED"), SILENT, **LOST)[:1]
+    assert isinstance(down, DownNodes)
+    assert down.silent == {"cpu-0": "10.0.0.1"}
+
+
+@pytest.mark.parametrize("state", ["created", "Unschedulable", "waiting", "ImagePullBackOff", "unready"])
+@pytest.mark.parametrize("drained", ["IDLE DRAIN", "DOWN"])
+def test_a_node_gets_no_jobs_before_the_slurmd_of_its_new_pod_is_there(state: str, drained: str) -> None:
+    """A waiting job names it, so its record has outlived its last pod, whose address it still has."""
+    known = node(state=drained, reason="seltzer: its pod is being deleted", address="10.0.0.9")
+    found = plan(known, WELL, pod(state=state), named=frozenset({"cpu-0"}), age=0.0)
+    assert not [each for each in found.actions if isinstance(each, ResumeNodes)]
+    ready = actions(known, WELL, pod(address="10.0.0.1"), named=frozenset({"cpu-0"}))
+    assert ResumeNodes(("cpu-0",)) in ready
+
+
+@pytest.mark.parametrize(
+    ("added", "undone"),
+    [
+        ("", True),
+        (" : Not responding", True),
+        (" : Kill task failed", False),
+        (" : Not responding : gres/gpu count reported lower than configured (1 < 2)", False),
+    ],
+)
+def test_what_slurmctld_has_added_to_our_reason_is_not_undone_with_it(added: str, undone: bool) -> None:
+    known = node(state="IDLE DRAIN", reason=f"{OURS} is cordoned{added}")
+    assert actions(known) == ((ResumeNodes(("cpu-0",)),) if undone else ())
+
+
 # --- what slurmctld lost, forgot or believes -------------------------------------------------------------------------
 
 
@@ -390,8 +422,9 @@ def test_a_pod_whose_record_somebody_deleted_is_made_anew(age: float, goes: bool
 
 def test_a_forgotten_pod_is_another_thing_when_it_is_forgotten_again() -> None:
     first, second = look(None, WELL, forgotten()), look(None, WELL, forgotten(NOW - 50))
-    assert not aging.things(first) & aging.things(second)
-    assert aging.things(look(None, WELL, pod())) == frozenset(), "of one that was never known nothing is waited for"
+    begun, again = oblivion.aging(first), oblivion.aging(second)
+    assert begun and again and begun != again
+    assert oblivion.aging(look(None, WELL, pod())) == [], "of one that was never known nothing is waited for"
 
 
 @pytest.mark.parametrize(

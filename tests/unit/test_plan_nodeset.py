@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.fakes.plan_things import GONE, MEMBER, NOW, UNKNOWN, aged, node, nodeset, pod, seen, slurm
 
+from seltzer.api.labels import BUSY
 from seltzer.api.nodeset import Drain, Update
 from seltzer.plan import records
 from seltzer.plan.actions import (
@@ -195,6 +196,14 @@ def test_who_isnt_accepted_isnt_updated_since_nothing_would_come_back() -> None:
 def test_nothing_that_runs_is_touched_if_it_is_no_member_any_more(verdict: Verdict) -> None:
     observation = seen(nodeset(1), pod("cpu-0", template="old"), pod("cpu-1"), slurm=slurm(), verdict=verdict)
     assert actions(observation) == ()
+
+
+@pytest.mark.parametrize("verdict", [STRANGER, ROBBED])
+def test_pods_of_who_is_no_member_any_more_tell_of_their_jobs_and_of_nobody_elses(verdict: Verdict) -> None:
+    """Who has none can be evicted, and who has some can't."""
+    known = slurm(node("cpu-0", "MIXED"), node("cpu-1", "MIXED", comment="seltzer other/cpu"))
+    (told,) = decide(seen(nodeset(2), pod("cpu-0"), pod("cpu-1"), slurm=known, verdict=verdict)).told
+    assert [(patch.name, patch.labels) for patch in told.patches] == [("cpu-0", {BUSY: "true"})]
 
 
 # --- it goes ---------------------------------------------------------------------------------------------------------

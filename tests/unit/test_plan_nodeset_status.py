@@ -223,3 +223,13 @@ def test_a_change_for_worse_or_better_is_told_once() -> None:
     assert [(each.kind, each.reason) for each in happenings(nodeset(status=told(bad)), told(good), ())] == [
         ("Normal", "Ready")
     ]
+
+
+def test_what_happens_to_thousands_of_machines_at_once_is_told_of_some() -> None:
+    names = tuple(f"cpu-{number}" for number in range(3000))
+    resumed = ResumeNodes(names, {name: f"Kubernetes node of {name} is ready again" for name in names})
+    drained = [DrainNodes((name,), f"seltzer: Kubernetes node of {name} is cordoned") for name in names[:20]]
+    told = happenings(nodeset(), nodeset().status, [resumed, *drained])
+    assert [each.reason for each in told] == ["Resumed"] * 21 + ["Draining"] * 20
+    assert told[0].message == "resumed cpu-0: Kubernetes node of cpu-0 is ready again"
+    assert told[20].message == "and 2980 more like these"

@@ -20,8 +20,8 @@ GONER = Goner("cpu-0", "uid-cpu-0")
 AS_IT_IS = Goner("cpu-0", "uid-cpu-0", "1")
 
 
-def step(item: Pod, known: Slurm, drain: Drain = WAIT, consent: bool = False) -> Steps:
-    return steps([item], known, drain, "scale-in", NOW, consent=consent)
+def step(item: Pod, known: Slurm, drain: Drain = WAIT, consent: bool = False, seen_for: float = 1000.0) -> Steps:
+    return steps([item], known, drain, "scale-in", NOW, consent=consent, seen_for={"cpu-0": seen_for})
 
 
 def drained(state: str = "IDLE", reason: str = "seltzer: scale-in", since: int = OVERDUE) -> Slurm:
@@ -48,6 +48,16 @@ def drained(state: str = "IDLE", reason: str = "seltzer: scale-in", since: int =
 )
 def test_a_pod_goes_because(why: str, item: Pod, known: Slurm, expected: Action) -> None:
     assert step(item, known).actions == (expected,), why
+
+
+@pytest.mark.parametrize(
+    ("item", "known", "seconds"),
+    [(pod(since=NOW - 3600), slurm(), 15.0), (pod(state="ErrImagePull", since=NOW - 3600), UNKNOWN, 120.0)],
+)
+def test_a_kubelet_whose_clock_is_behind_hastens_nothing(item: Pod, known: Slurm, seconds: float) -> None:
+    """It became ready this moment, and is about to register."""
+    assert step(item, known, seen_for=seconds - 0.1) == Steps(unknown=("cpu-0",))
+    assert step(item, known, seen_for=seconds).actions
 
 
 @pytest.mark.parametrize(

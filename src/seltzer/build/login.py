@@ -16,8 +16,6 @@ _LEAVE_SECONDS = 30
 
 # StrictModes would refuse the folders that Kubernetes mounts, which are open to all; nobody but root can write there
 # since the mounts are read-only, and no file of a user's own is read.
-# sshd would refuse an address from which others failed: behind a Service, a load balancer or a forwarded port all users
-# have one address, which probes that only connect have too. A key can't be guessed, so nothing is gained by it.
 _SSHD_CONFIG = f"""\
 Port {PORTS["login"]}
 HostKey {_OWN_HOST_KEY}
@@ -29,7 +27,6 @@ AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
-PerSourcePenalties no
 AuthorizedKeysFile {_CONFIG}/authorized_keys {_MORE_KEYS}/authorized_keys
 AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp
@@ -37,10 +34,15 @@ Subsystem sftp internal-sftp
 
 # The pod's fsGroup, which sackd needs, opens all mounted Secrets to that group, and sshd refuses a host key that others
 # may read: so it gets a copy that is its own.
-_START = (
-    f"umask 077 && cat {_HOST_KEY}/{names.HOST_KEY} >{_OWN_HOST_KEY}"
-    f" && exec /usr/sbin/sshd -D -e -f {_CONFIG}/sshd_config"
-)
+# sshd would refuse an address from which others failed: behind a Service, a load balancer or a forwarded port all users
+# have one address, which probes that only connect have too. A key can't be guessed, so nothing is gained by it. Before
+# OpenSSH 9.8 there was no such thing, and an option that sshd doesn't know ends it.
+_START = f"""\
+umask 077 && cat {_HOST_KEY}/{names.HOST_KEY} >{_OWN_HOST_KEY} || exit
+set -- -f {_CONFIG}/sshd_config -o PerSourcePenalties=no
+/usr/sbin/sshd -t "$@" 2>/dev/null || set -- -f {_CONFIG}/sshd_config
+exec /usr/sbin/sshd -D -e "$@"
+"""
 
 # Before sackd has both, every command of Slurm's fails; who logs in then would think that there is no cluster.
 _FETCHED = ["/bin/sh", "-c", "test -S /run/slurm/sack.socket && test -e /run/slurm/conf/slurm.conf"]

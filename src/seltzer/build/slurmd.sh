@@ -21,6 +21,11 @@ is_deaf() {
     grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
+# Whether jobs can come.
+listens() {
+    grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
 # All jobs went with the container before this one. slurmctld puts them back when a slurmd registers without them, but
 # lets those be that it started less than 20 s before (BatchStartTimeout and MessageTimeout): they would run in its books
 # alone, for a quarter of an hour.
@@ -54,9 +59,12 @@ while :; do
             echo "seltzer: slurmd takes no connections and is started again; its jobs go on"
             kill -KILL "$slurmd"
         fi
-        sleep $((ending ? 1 : EVERY)) &
+        if [[ ! -e $LIVED ]] && listens; then : 2>/dev/null >"$LIVED"; fi
+        pause=$EVERY
+        [[ -e $LIVED ]] || pause=0.2
+        [[ $ending ]] && pause=1
+        sleep "$pause" &
         wait -n "$slurmd" $!
-        if kill -0 "$slurmd" 2>/dev/null; then : 2>/dev/null >"$LIVED"; fi  # it may have got jobs by now
     done
     wait "$slurmd"
     code=$?

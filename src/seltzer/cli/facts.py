@@ -28,7 +28,7 @@ from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
 from seltzer.kube.errors import Forbidden
 from seltzer.plan import causes, mirror
-from seltzer.plan.nodes import MARK, OURS
+from seltzer.plan.nodes import MARK, OURS, is_ours
 from seltzer.plan.told import Told
 from seltzer.slurm.models import Node
 
@@ -158,7 +158,7 @@ def who(node: Node) -> str:
     if not node.reason:
         return ""
     if node.reason.startswith(OURS):
-        return SELTZER
+        return SELTZER if is_ours(node.reason) else SLURM
     if node.reason_set_by_user not in ("", SLURM_USER):
         return node.reason_set_by_user
     found = _SIGNED.fullmatch(node.reason) or _BARE.fullmatch(node.reason)

@@ -28,6 +28,7 @@ from seltzer.plan.actions import (
     CreatePods,
     Delete,
     DeletePods,
+    DownNodes,
     Goner,
     Hold,
     MirrorPods,
@@ -293,8 +294,14 @@ class Actor:
         if not on_slurm.needs_view(action):
             return action
         known = self._known()
+        back = self._back(action.silent) if isinstance(action, DownNodes) else frozenset()
         kept = (name for name in action.names if (node := known.get(name)) and on_slurm.is_due(action, node))
-        return replace(action, names=tuple(kept))
+        return replace(action, names=tuple(name for name in kept if name not in back))
+
+    def _back(self, silent: Mapping[str, str]) -> frozenset[str]:
+        """Those that may have answered since they were given up for lost: what was heard then is old by now."""
+        answers = self._link.answers(silent) if self._link and silent else {}
+        return frozenset(name for name in silent if answers.get(name) is not False)
 
     async def _set_finalizer(self, present: bool) -> bool:
         metadata = self._subject.item.metadata

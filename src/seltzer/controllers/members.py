@@ -93,14 +93,17 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
     if cluster.metadata.deletion_timestamp is None:
         return False
     since = datetime.fromisoformat(cluster.metadata.deletion_timestamp).timestamp()
-    return time.time() - since >= GONE_AFTER and (link is None or link.unknown_for >= GONE_AFTER)
+    return time.time() - since >= GONE_AFTER and _unknown_for(world, link) >= GONE_AFTER
 
 
 def _is_unreachable(world: World, link: Link | None) -> bool:
     """Whether its last answer is too long ago; for the first one it is given as long."""
-    if link is None:
-        return time.monotonic() - world.began > PACE.stale
-    return link.unknown_for > link.cache.pace.stale
+    return _unknown_for(world, link) > (link.cache.pace.stale if link else PACE.stale)
+
+
+def _unknown_for(world: World, link: Link | None) -> float:
+    """For how many seconds nobody has answered. Whoever has just begun to look has asked nobody yet."""
+    return time.monotonic() - world.began if link is None else link.unknown_for
 
 
 def _controllers(world: World, cluster: SlurmCluster) -> list[Pod]:

@@ -123,13 +123,15 @@ class NodeSetController:
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
             controller_started=members.controller_started(world, where),
-            machines=world.machines.of({pod.spec.node_name for pod in pods}),
             free_at=link.free_at if link else {},
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
+        seen = await self._with_jobs(await _with_deadlines(seen, link), link)
+        # Last, since nothing is older sooner: who was silent when the questions above were asked may be back.
+        seen = dataclasses.replace(seen, machines=world.machines.of({pod.spec.node_name for pod in pods}))
         if link and slurm.nodes is not None and (doubtful := lost.doubtful(seen)):
             seen = dataclasses.replace(seen, answers=link.answers(doubtful))
-        return await self._with_jobs(await _with_deadlines(seen, link), link)
+        return seen
 
     async def _with_jobs(self, seen: Observation, link: Link | None) -> Observation:
         """Add what waiting jobs need, where a record or the whole NodeSet is about to go."""
@@ -179,7 +181,8 @@ class NodeSetController:
             return []
         manifests = self._budget(seen, cluster)
         secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
-        if data := secret.data.get(names.SLURM_KEY) if secret else None:
+        # Whoever has the key is root in Slurm: it goes to nobody who may not be there, whatever pods they have made.
+        if seen.verdict.member and (data := secret.data.get(names.SLURM_KEY) if secret else None):
             manifests += build.support(nodeset, cluster, base64.b64decode(data))
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
 

@@ -36,12 +36,17 @@ def is_due(action: OnSlurm, node: Node) -> bool:
             # A reason of somebody else is kept, and only where they still give it.
             theirs = slurm_nodes.held_by_others(node) or not reason.startswith(slurm_nodes.OURS)
             return not theirs or node.reason == reason
+        case KillJobs():
+            # Only a drain of ours has a timeout.
+            return slurm_nodes.drained_by_us(node) and node.occupied
     return True
 
 
 def needs_view(action: Action) -> bool:
     """Whether Slurm is asked once more before it is done, since people change nodes too."""
-    return isinstance(action, DrainNodes | ResumeNodes | DownNodes) or (isinstance(action, DeletePods) and action.ask)
+    return isinstance(action, DrainNodes | ResumeNodes | DownNodes | KillJobs) or (
+        isinstance(action, DeletePods) and action.ask
+    )
 
 
 def call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]:

@@ -153,6 +153,8 @@ class DownNodes:
 
     names: tuple[str, ...]
     reason: str
+    # Those of them that are given up for lost, with their addresses: not if they answer by now.
+    silent: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

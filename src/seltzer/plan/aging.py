@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from seltzer.plan import forgotten, staying
+from seltzer.plan import forgotten, removal, staying
 from seltzer.plan.observation import Observation
 
 
 def things(seen: Observation) -> frozenset[Hashable]:
     """Each is the same for as long as it lasts, and another when it ends and begins again."""
-    return frozenset((*staying.aging(seen), *forgotten.aging(seen)))
+    return frozenset((*staying.aging(seen), *forgotten.aging(seen), *removal.aging(seen.pods, seen.slurm)))

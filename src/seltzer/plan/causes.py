@@ -14,7 +14,7 @@ from typing import Any
 from seltzer.api.core import Node as KubeNode
 from seltzer.api.core import Pod, Taint, Terminated
 from seltzer.plan import pods as kube_pods
-from seltzer.plan.nodes import OURS
+from seltzer.plan.nodes import ADDED, OURS
 from seltzer.slurm.models import Node
 
 # One that was unwell has to be well for so long before jobs come again; and longer if it can't make up its mind.
@@ -170,7 +170,7 @@ def is_of_pod(cause: str) -> bool:
 
 def tells(reason: str, cause: str) -> bool:
     """Whether a node's reason is this cause; slurmctld adds words of its own to what is there."""
-    return reason == cause or reason.startswith(f"{cause} : ")
+    return reason == cause or reason.startswith(cause + ADDED)
 
 
 def _condition(node: KubeNode, kind: str) -> str:

@@ -270,7 +270,8 @@ def obstacle(seen: Observation) -> str:
 
 def _abandoned(seen: Observation) -> list[Action]:
     """Records without pods. Their NodeSets remove them, and we do in case there is no such NodeSet any more."""
-    nodes = [node for node in (seen.slurm.nodes or {}).values() if node.name in lingering(seen)]
+    names = frozenset(lingering(seen))
+    nodes = [node for node in (seen.slurm.nodes or {}).values() if node.name in names]
     busy = sorted(node.name for node in nodes if node.occupied and node.base != "DOWN")
     over = sorted(node.name for node in nodes if not node.occupied)
     actions: list[Action] = [DownNodes(tuple(busy), f"{OURS}its pod is gone")] if busy else []

@@ -91,12 +91,15 @@ def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
     """
     if seen.slurm.nodes is None:
         return []
+    silent: dict[str, str] = {}
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
     goners: list[Goner] = []
     for pod in pods:
         name, node = pod.metadata.name, seen.slurm.nodes.get(pod.metadata.name)
         why = causes.of(pod, seen.machine(pod), seen.tolerations)
+        if _is_ip(address := _address(pod, node)):
+            silent[name] = address
         if node is not None and node.base != "DOWN":
             if slurm_nodes.may_go_down(node):
                 down.setdefault(slurm_nodes.kept_reason(node, why), []).append(name)
@@ -104,6 +107,9 @@ def steps(pods: Sequence[Pod], seen: Observation) -> list[Action]:
             drain.setdefault(slurm_nodes.kept_reason(node, why), []).append(name)
         elif not kube_pods.deleting(pod) and (node is None or not node.occupied):
             goners.append(Goner(name, pod.metadata.uid))
-    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions: list[Action] = [
+        DownNodes(tuple(sorted(names)), why, {name: silent[name] for name in names if name in silent})
+        for why, names in sorted(down.items())
+    ]
     actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
     return [*actions, DeletePods(tuple(goners), ask=True)] if goners else actions

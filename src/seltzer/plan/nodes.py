@@ -9,6 +9,8 @@ from seltzer.slurm.models import Node
 
 # Every reason that we set begins with this. People's don't: the command line refuses it.
 OURS = "seltzer: "
+# Stands between a reason and what slurmctld adds to it.
+ADDED = " : "
 # The comment of every record that a NodeSet has made begins with this.
 MARK = "seltzer "
 
@@ -27,7 +29,7 @@ def is_dynamic(node: Node) -> bool:
 
 
 def drained_by_us(node: Node) -> bool:
-    return node.drained and node.reason.startswith(OURS)
+    return node.drained and is_ours(node.reason)
 
 
 def drained_by_others(node: Node) -> bool:
@@ -36,7 +38,7 @@ def drained_by_others(node: Node) -> bool:
 
 
 def down_by_us(node: Node) -> bool:
-    return node.base == "DOWN" and not node.drained and node.reason.startswith(OURS)
+    return node.base == "DOWN" and not node.drained and is_ours(node.reason)
 
 
 def down_by_outage(node: Node) -> bool:
@@ -46,8 +48,15 @@ def down_by_outage(node: Node) -> bool:
 
 def down_by_others(node: Node) -> bool:
     """By a person, who said why, or by Slurm because of something else than an outage."""
-    theirs = bool(node.reason) and not node.reason.startswith(OURS) and not _says_outage(node)
+    theirs = bool(node.reason) and not is_ours(node.reason) and not _says_outage(node)
     return node.base == "DOWN" and not node.drained and theirs
+
+
+def is_ours(reason: str) -> bool:
+    """slurmctld adds to a reason what it finds later. That a node didn't answer is over when it does; but a broken GPU
+    or a job that can't be killed isn't over when the cordon is."""
+    first, *added = reason.split(ADDED)
+    return first.startswith(OURS) and all(each == _OUTAGE for each in added)
 
 
 def _says_outage(node: Node) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from seltzer.api.core import Pod
 from seltzer.api.labels import FINALIZER
@@ -102,9 +103,20 @@ def decide(seen: Observation) -> Decision:
 
 
 def _idle(seen: Observation, actions: tuple[Action, ...]) -> Decision:
+    """Nothing is done about its pods. But they tell of their jobs: who has none can be evicted, who has some can't."""
     pods = tuple(pod for pod in seen.pods if not kube_pods.deleting(pod) and not kube_pods.finished(pod))
     target = seen.nodeset.spec.replicas
-    return Decision(actions, pods, (), Steps(), target, max(0, target - len(pods)), timed=False)
+    own = _own(pods, seen)
+    told = _told(seen, own, actions, 0)
+    timed = mirror.lingers(own, seen.slurm.nodes or {}, seen.slurm.now)
+    timed = timed or (bool(own) and _is_about_to_be_unreachable(seen))
+    return Decision(actions, pods, (), Steps(), target, max(0, target - len(pods)), timed, told)
+
+
+def _own(pods: Sequence[Pod], seen: Observation) -> list[Pod]:
+    """Without those whose names are those of others' nodes: who isn't a member is told nothing about these."""
+    nodes, mark = seen.slurm.nodes or {}, records.mark(seen.nodeset)
+    return [pod for pod in pods if (node := nodes.get(pod.metadata.name)) is None or node.comment == mark]
 
 
 def _without(pods: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
@@ -137,8 +149,10 @@ def _leaving(seen: Observation, victims: Sequence[Pod], replacing: Sequence[Pod]
     else:
         reason, why = choice.SCALE_IN, _SURPLUS
     unheard = {pod.metadata.name for pod in (*victims, *replacing) if not lost.is_heard(pod, seen)}
-    one = removal.steps(victims, seen.slurm, drain, reason, seen.now, consent=consent, unheard=unheard)
-    two = removal.steps(replacing, seen.slurm, drain, choice.UPDATE, seen.now, consent=False, unheard=unheard)
+    seen_for = {pod.metadata.name: seen.age(kube_pods.settled(pod)) for pod in (*victims, *replacing)}
+    steps = partial(removal.steps, slurm=seen.slurm, drain=drain, now=seen.now, unheard=unheard, seen_for=seen_for)
+    one = steps(victims, reason=reason, consent=consent)
+    two = steps(replacing, reason=choice.UPDATE, consent=False)
     actions = (*_because(why, one.actions), *_because(_OUTDATED, two.actions))
     return Steps(actions, one.busy + two.busy, one.overdue + two.overdue, one.unknown + two.unknown)
 

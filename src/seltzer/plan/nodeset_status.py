@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from seltzer.api.common import NodeCounts
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
@@ -27,6 +28,9 @@ from seltzer.plan.deletion import deleted
 from seltzer.plan.nodeset import Decision
 from seltzer.plan.observation import Observation
 from seltzer.slurm import hostlist
+
+# Events of one reason in one pass.
+_MOST_OF_A_REASON = 20
 
 
 def status(seen: Observation, decision: Decision, failures: Sequence[str], now: str) -> NodeSetStatus:
@@ -190,7 +194,20 @@ def happenings(before: NodeSet, after: NodeSetStatus, done: Sequence[Action]) ->
         elif condition.type == "Ready" and condition.status == "True" and old and old.status != "True":
             told.append(Happening("Normal", "Ready", condition.message))
     # Two conditions may say the same.
-    return list(dict.fromkeys(told))
+    return _some_of_each(dict.fromkeys(told))
+
+
+def _some_of_each(told: Iterable[Happening]) -> list[Happening]:
+    """What happens to thousands of machines at once is told of some: what of the others is in Slurm and on the pods."""
+    reasons: dict[tuple[str, str], list[Happening]] = {}
+    for each in told:
+        reasons.setdefault((each.kind, each.reason), []).append(each)
+    found: list[Happening] = []
+    for some in reasons.values():
+        found += some[:_MOST_OF_A_REASON]
+        if (left := len(some) - _MOST_OF_A_REASON) > 0:
+            found.append(replace(some[0], message=f"and {left} more like these"))
+    return found
 
 
 # What happens anyway, in every life of a NodeSet: the actions tell it already.
@@ -200,8 +217,10 @@ _ROUTINE = frozenset({"Starting", "Updating", "RollingOut", "Deleting", "NotAvai
 def _told(action: Action) -> list[Happening]:
     if isinstance(action, ResumeNodes):
         # One call to Slurm, whatever it is that is over.
-        causes = sorted({action.why.get(name, "") for name in action.names})
-        return [_resumed([name for name in action.names if action.why.get(name, "") == why], why) for why in causes]
+        causes: dict[str, list[str]] = {}
+        for name in action.names:
+            causes.setdefault(action.why.get(name, ""), []).append(name)
+        return [_resumed(names, why) for why, names in sorted(causes.items())]
     told = _told_in_one(action)
     return [told] if told else []
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from seltzer.api.core import ContainerStatus, Pod
+from seltzer.api.core import ContainerStatus, ObjectCondition, Pod
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
 # Waiting for these ends by itself.
@@ -67,13 +67,19 @@ def never_started(pod: Pod) -> bool:
 
 
 def settled_for(pod: Pod, now: float) -> float:
-    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't.
-
-    What we tell of its node by conditions of our own isn't its state.
-    """
-    theirs = [each for each in pod.status.conditions if not each.type.startswith("seltzer.dev/")]
-    times = [_seconds(condition.last_transition_time) for condition in theirs]
+    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't."""
+    times = [_seconds(each.last_transition_time) for each in _theirs(pod)]
     return max(0.0, now - max(times)) if times else 0.0
+
+
+def settled(pod: Pod) -> Hashable:
+    """What is the same for as long as its state doesn't change, whatever clock its conditions are from."""
+    return ("settled", pod.metadata.uid, *((each.type, each.last_transition_time) for each in _theirs(pod)))
+
+
+def _theirs(pod: Pod) -> list[ObjectCondition]:
+    """What we tell of its node by conditions of our own isn't its state."""
+    return [each for each in pod.status.conditions if not each.type.startswith("seltzer.dev/")]
 
 
 def _seconds(time: str | None) -> float:

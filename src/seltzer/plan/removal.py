@@ -6,7 +6,7 @@ else deletes can only be drained.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seltzer.api.common import seconds
@@ -61,13 +61,15 @@ def steps(
     *,
     consent: bool,
     unheard: Collection[str] = frozenset(),
+    seen_for: Mapping[str, float] | None = None,
 ) -> Steps:
     """The next step for each pod that leaves.
 
     `reason` is what Slurm is told. `consent` is the user's word that jobs may be killed although Slurm can't be asked.
-    `unheard` are the pods whose kubelets aren't known to be there, so that nobody tells how they are.
+    `unheard` are the pods whose kubelets aren't known to be there, so that nobody tells how they are. `seen_for` tells
+    for how many seconds we have seen those that Slurm doesn't know as they are: a kubelet's clock may be behind.
     """
-    sorting = _Sorting(slurm, drain, now, consent, unheard)
+    sorting = _Sorting(slurm, drain, now, consent, unheard, seen_for or {})
     for pod in sorted(leaving, key=lambda pod: pod.metadata.name):
         sorting.sort(pod)
     actions: list[Action] = []
@@ -100,12 +102,25 @@ def unasked(pods: Sequence[Pod], slurm: Slurm) -> list[Action]:
     return [DrainNodes(names, f"{OURS}its pod is being deleted")] if names else []
 
 
+def aging(pods: Sequence[Pod], slurm: Slurm) -> list[Hashable]:
+    """Pods that Slurm doesn't know, each as it is."""
+    return [kube_pods.settled(pod) for pod in pods if pod.metadata.name not in (slurm.nodes or {})]
+
+
 class _Sorting:
     """Sorts pods by what can be done about them."""
 
-    def __init__(self, slurm: Slurm, drain: Drain, now: float, consent: bool, unheard: Collection[str]) -> None:
+    def __init__(
+        self,
+        slurm: Slurm,
+        drain: Drain,
+        now: float,
+        consent: bool,
+        unheard: Collection[str],
+        seen_for: Mapping[str, float],
+    ) -> None:
         self._slurm, self._drain, self._now, self._consent = slurm, drain, now, consent
-        self._unheard = unheard
+        self._unheard, self._seen_for = unheard, seen_for
         self.free: list[Goner] = []  # no job can be on them, whatever Slurm says
         self.emptied: list[Goner] = []  # Slurm says that no job is on them
         self.open: dict[str, str] = {}  # jobs may still come; with the reason that somebody gave for setting it down
@@ -134,7 +149,11 @@ class _Sorting:
         off right after it started it."""
         if not pod.spec.node_name:
             return True
-        return pod.metadata.name not in self._unheard and kube_pods.settled_for(pod, self._now) >= UNTOLD_SECONDS
+        return pod.metadata.name not in self._unheard and self._settled_for(pod) >= UNTOLD_SECONDS
+
+    def _settled_for(self, pod: Pod) -> float:
+        """By its kubelet's clock and by ours, whichever is less."""
+        return min(kube_pods.settled_for(pod, self._now), self._seen_for.get(pod.metadata.name, 0.0))
 
     def _sort_known(self, pod: Pod, node: Node | None) -> None:
         name, uid = pod.metadata.name, pod.metadata.uid
@@ -143,7 +162,7 @@ class _Sorting:
             self.emptied.append(Goner(name, uid, pod.metadata.resource_version))
         elif node is None:
             # It may be about to register, and then jobs come.
-            if kube_pods.settled_for(pod, self._now) >= UNREGISTERED_SECONDS:
+            if self._settled_for(pod) >= UNREGISTERED_SECONDS:
                 self.emptied.append(Goner(name, uid))
             else:
                 self.unknown.append(name)

@@ -16,15 +16,13 @@ _TURNED = {
     "has no network": "has its network again",
 }
 _TAINTED = "has taint "
-# slurmctld adds to a reason what happens later.
-_ADDED = " : "
 
 
 def why(pod: Pod, node: Node) -> str:
     """In the words of its reason. Nothing is the matter with it any more; whether it is the same pod isn't known."""
     if slurm_nodes.down_by_outage(node):
         return "its slurmd answers again, the outage is over"
-    reason = node.reason.removeprefix(OURS).partition(_ADDED)[0]
+    reason = node.reason.removeprefix(OURS).partition(slurm_nodes.ADDED)[0]
     if reason.startswith(_MACHINE):
         name, _, matter = reason.removeprefix(_MACHINE).partition(" ")
         if name != pod.spec.node_name:

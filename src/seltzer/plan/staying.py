@@ -47,11 +47,11 @@ def steps(staying: Sequence[Pod], seen: Observation) -> Steps:
                     drain.setdefault(cause, []).append(node.name)
                 else:
                     waits = True
-        elif slurm_nodes.drained_by_us(node) or (slurm_nodes.down_by_us(node) and kube_pods.ready(pod)):
+        elif slurm_nodes.drained_by_us(node) or slurm_nodes.down_by_us(node):
             if _is_over(pod, node, seen):
                 resume[node.name] = resumed.why(pod, node)
             else:
-                waits = waits or bool(pod.spec.node_name)  # before that there is no machine to wait for
+                waits = waits or kube_pods.ready(pod)  # that it has become so is no matter of time
         elif kube_pods.ready(pod) and _is_back(node, seen):
             resume[node.name] = resumed.why(pod, node)
         waits = waits or (not over and not cause and causes.turns_unready(pod))
@@ -84,8 +84,8 @@ def _saved(ready: Sequence[tuple[Pod, Node]], seen: Observation) -> list[Action]
 
 
 def _is_over(pod: Pod, node: Node, seen: Observation) -> bool:
-    """Also its pod is well: who has just begun to look hasn't seen yet for how long it hasn't been."""
-    return causes.is_over(node, seen.machine(pod)) and not causes.turns_unready(pod)
+    """Also its slurmd is there: the record may be that of a pod before this one, at an address that nobody has now."""
+    return causes.is_over(node, seen.machine(pod)) and kube_pods.ready(pod)
 
 
 def _is_back(node: Node, seen: Observation) -> bool:

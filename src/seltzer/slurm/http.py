@@ -77,7 +77,8 @@ class Http:
         """Send `body` to `path`, which is percent-encoded already, and get all of the answer."""
         request = self._request(method, path, headers or {}, body)
         try:
-            async with asyncio.timeout(self._deadline), self._free, self._connected() as (reader, writer):
+            # A call that waits for its turn hasn't failed: its time begins when it is sent, and each one ends in time.
+            async with self._free, asyncio.timeout(self._deadline), self._connected() as (reader, writer):
                 writer.write(request)
                 await writer.drain()
                 return await self._answer(reader)
