@@ -53,13 +53,23 @@ def succeed(*words: str) -> str:
 
 
 def until(what: str, ask: Callable[[], T | None], deadline: float = 60.0) -> T:
-    """Ask until there is an answer that isn't empty; fail with `what` was waited for when the deadline has passed."""
+    """Ask until there is an answer that isn't empty; fail with `what` was waited for when the deadline has passed.
+
+    A question that fails has no answer yet: a pod may just be replaced, or a daemon be about to answer.
+    """
     end = time.monotonic() + deadline
     while True:
-        answer = ask()
+        trouble: Exception | None = None
+        answer = None
+        try:
+            answer = ask()
+        except (AssertionError, OSError) as error:
+            trouble = error
         if answer:
             return answer
-        assert time.monotonic() < end, f"waited {deadline:.0f} s in vain: {what}"
+        if time.monotonic() >= end:
+            why = f"; the last question failed: {trouble}" if trouble else ""
+            raise AssertionError(f"waited {deadline:.0f} s in vain: {what}{why}") from trouble
         time.sleep(0.2)
 
 

@@ -27,3 +27,4 @@ def test_the_jobs_on_a_node_and_no_others(slurm: Cluster) -> None:
         assert waiting.id.startswith(f"{array}_[")
     finally:
         slurm.login("scancel", here, array)
+        until("cpu-0 is free", lambda: slurm.slurm_nodes()["cpu-0"].split("+")[0] == "IDLE")

@@ -335,7 +335,9 @@ async def test_a_node_that_is_set_down_has_no_jobs_any_more(rig: Rig) -> None:
     try:
         await until("the job has left", lambda: is_free(client, "cpu-0"))
         node = (await nodes(client))["cpu-0"]
-        assert (node.base, node.reason, node.alloc_cpus) == ("DOWN", "away with it", 0)
+        # Its slurmd's answer to the end of the job brings it back within a second (ReturnToService=2).
+        assert (node.base, node.reason) in (("DOWN", "away with it"), ("IDLE", ""))
+        assert node.alloc_cpus == 0
     finally:
         assert await client.resume(["cpu-0"]) == outcome(["cpu-0"])
     node = (await nodes(client))["cpu-0"]

@@ -57,7 +57,7 @@ def test_a_deleted_nodeset_waits_for_its_job_and_leaves_no_record(cluster: Clust
     cluster.release(job)
     until("it is gone", lambda: not cluster.nodeset("one"))
     assert not [name for name in cluster.slurm_nodes() if name.startswith("one-")]
-    assert not [name for name in left(cluster) if "/one" in name]
+    until("nothing of it is left", lambda: not [name for name in left(cluster) if "/one" in name])
     until("its partition is gone too", lambda: "one" not in partitions(cluster))
     assert cluster.job(job)["Restarts"] == "0"
 
@@ -87,7 +87,7 @@ def test_a_deleted_cluster_waits_for_its_job_and_leaves_only_its_volume(cluster:
     cluster.kubectl("delete", "slurmclusters,nodesets", "--all", "--wait=false")
     until("the node is drained", lambda: "DRAIN" in cluster.slurm_nodes()["last-0"])
     assert cluster.jobs()[job] == "RUNNING"
-    assert cluster.condition("slurmcluster/demo", "Ready")["reason"] == "Deleting"
+    until("it says so", lambda: cluster.condition("slurmcluster/demo", "Ready")["reason"] == "Deleting")
     cluster.release(job)
     until("both are gone", lambda: not cluster.get("slurmclusters,nodesets").get("items"))
     until("only the volume is left", lambda: left(cluster) == {"persistentvolumeclaim/demo-slurmctld"})
@@ -110,7 +110,8 @@ def test_a_cluster_whose_slurmctld_was_deleted_does_not_hang(doomed: Cluster) ->
     doomed.kubectl("delete", "slurmclusters,nodesets", "--all", "--wait=false")
     until("the node is drained", lambda: "DRAIN" in doomed.slurm_nodes()["cpu-0"])
     doomed.kubectl("delete", "deployment/demo-slurmctld")
-    until("both are gone", lambda: not doomed.get("slurmclusters,nodesets").get("items"))
+    # The pod of the job has its whole grace, which is 30 s.
+    until("both are gone", lambda: not doomed.get("slurmclusters,nodesets").get("items"), deadline=120)
     until("nothing is left", lambda: not left(doomed))
 
 

@@ -92,7 +92,7 @@ def test_a_cut_nodes_containers_are_still_running_when_it_heals(sandbox: Sandbox
     sandbox.command("node", "heal", "n3")
     sandbox.wait_for_node("n3", "True")
     assert container(sandbox, beating) == before
-    assert longest_gap(sandbox, beating) <= 2, "it went on running while it was cut off"
+    assert longest_gap(sandbox, beating) < 5, "it went on running while it was cut off"
 
 
 def test_a_frozen_nodes_containers_stop_and_go_on_when_it_heals(sandbox: Sandbox, beating: str) -> None:

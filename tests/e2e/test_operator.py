@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ SPACE = "operator"
 OPERATOR = "app.kubernetes.io/name=seltzer-operator"
 GUARD = f"system:serviceaccount:{SPACE}:demo-slurmctld"
 # The Lease lasts ten seconds, and who stands by looks every second.
-HANDOVER = 12.0
+# The Lease's 10 s, and twice the time between two looks at it, which is 1.2 s at most, with some room.
+HANDOVER = 14.0
+# What it takes at least if the last one doesn't let go of it.
+UNRELEASED = 8.0
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +191,9 @@ def test_a_leader_that_hangs_is_replaced_and_slurm_does_not_notice(cluster: Clus
     assert frozen
     try:
         signal_all(frozen, signal.SIGSTOP)
-        stopped = time.monotonic()
+        stopped = time.time()
         until("the other one leads", lambda: leader(cluster.sandbox) == standby)
-        assert time.monotonic() - stopped <= HANDOVER + 1.0, "the Lease is asked for through kubectl, which takes time"
+        assert acquired(cluster.sandbox) - stopped <= HANDOVER
         cluster.patch("nodeset", "cpu", {"spec": {"replicas": 2}})
         until("the new leader works", lambda: len(cluster.pods("cpu")) == 2)
     finally:
@@ -206,6 +210,12 @@ def test_a_leader_that_hangs_is_replaced_and_slurm_does_not_notice(cluster: Clus
     cluster.release(job)
 
 
+def acquired(sandbox: Sandbox) -> float:
+    """When whoever leads began to, by the Lease: kubectl takes its time."""
+    spec = sandbox.get("lease", "seltzer-operator", "--namespace", SYSTEM)["spec"]
+    return datetime.fromisoformat(spec["acquireTime"]).timestamp()
+
+
 def signal_all(processes: list[int], what: signal.Signals) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
@@ -215,9 +225,9 @@ def signal_all(processes: list[int], what: signal.Signals) -> None:
 def test_a_leader_that_is_asked_to_go_hands_over_at_once(cluster: Cluster) -> None:
     old = leader(cluster.sandbox)
     cluster.sandbox.kubectl("delete", "pod", old, "--namespace", SYSTEM, "--wait=false")
-    asked = time.monotonic()
+    asked = time.time()
     until("another leads", lambda: leader(cluster.sandbox) not in ("", old))
-    assert time.monotonic() - asked < HANDOVER / 2
+    assert acquired(cluster.sandbox) - asked < UNRELEASED
     assert old not in replicas(cluster.sandbox)
 
 

@@ -197,7 +197,9 @@ def test_nodes_are_listed_as_wide_as_the_terminal_is(cluster: Cluster, terminal:
         terminal.type(f"seltzer -n {SPACE} nodes demo\n")
         terminal.sees("NODE", "cpu-0", "cpu-1", "the fan is loud", "2 nodes")
         terminal.resize(60, 20)
-        terminal.type(f"clear; seltzer -n {SPACE} nodes demo\n")
+        terminal.type("clear\n")
+        until("it is clear", lambda: "2 nodes" not in terminal.screen)
+        terminal.type(f"seltzer -n {SPACE} nodes demo\n")
         terminal.sees("cpu-0", "the fan is loud", "2 nodes")
         lines: list[Any] = [line for line in terminal.screen.splitlines() if line]
         assert [line.split()[0] for line in lines if line.startswith("cpu-")] == ["cpu-0", "cpu-1"]

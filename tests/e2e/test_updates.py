@@ -37,7 +37,10 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stop.wait(0.05):
-            nodes = self._cluster.rest("nodes/", key=self._key)["nodes"]
+            try:
+                nodes = self._cluster.rest("nodes/", key=self._key)["nodes"]
+            except OSError:
+                continue  # nobody answered in time: that is no look
             self.fewest = min(self.fewest, sum(takes_jobs(set(node["state"])) for node in nodes))
             self.looks += 1
 
