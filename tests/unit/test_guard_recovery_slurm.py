@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import resource
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ import pytest
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, Slurm, SlurmError
 from seltzer.guard.settings import Places
+from seltzer.guard.wake import Waker
 
 # Answers as slurmrestd does: what it refuses it tells twice, and then it has gone.
 SLURMRESTD = """
@@ -96,6 +99,37 @@ def test_jobs_are_put_back_over_one_slurmrestd_until_it_refuses_one(slurm: Slurm
             rest.submit({"job_id": 10 + job}, "")
     finally:
         rest.close()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """As when over a thousand nodes are silent, and all of them are asked."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    first = os.open(os.devnull, os.O_RDONLY)
+    others = [first]
+    while others[-1] < 1100:
+        others.append(os.dup(first))
+    yield
+    for each in others:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_jobs_are_put_back_while_many_silent_nodes_are_asked(slurm: Slurm) -> None:
+    rest = slurm.rest()
+    rest.submit({"job_id": 7}, "#!/bin/sh\n" * 20_000)
+    rest.close()
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_wake_is_heard_however_many_files_are_open() -> None:
+    waker = Waker()
+    waker.wake()
+    began = time.monotonic()
+    waker.wait(20)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("broken", ["exit 1", "echo nonsense", "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n[]'", "sleep 60"])

@@ -25,5 +25,7 @@ class Waker:
             self._write.send(b"\0")
 
     def wait(self, seconds: float) -> None:
-        if select.select([self._read], [], [], max(0.0, seconds))[0]:
+        poll = select.poll()  # select() takes no file of 1,024 and above
+        poll.register(self._read, select.POLLIN)
+        if poll.poll(max(0.0, seconds) * 1000):
             self._read.recv(65536)

@@ -248,9 +248,15 @@ class Rest:
         pipe = self._process.stdin.fileno()
         os.set_blocking(pipe, False)
         while data:
-            if not select.select([], [pipe], [], self._slurm.left_to_submit())[1]:
+            if not self._wait(pipe, select.POLLOUT):
                 raise OSError("it doesn't listen")
             data = data[os.write(pipe, data[:65536]) :]
+
+    def _wait(self, pipe: int, event: int) -> bool:
+        """Whether that comes in time."""
+        poll = select.poll()  # select() takes no file of 1,024 and above: there are more while nodes are asked
+        poll.register(pipe, event)
+        return bool(poll.poll(self._slurm.left_to_submit() * 1000))
 
     def _receive(self) -> tuple[int, bytes]:
         """Status and body of one answer."""
@@ -268,7 +274,7 @@ class Rest:
     def _more(self) -> None:
         assert self._process and self._process.stdout
         pipe = self._process.stdout.fileno()
-        if not select.select([pipe], [], [], self._slurm.left_to_submit())[0]:
+        if not self._wait(pipe, select.POLLIN):
             raise OSError("it doesn't answer")
         data = os.read(pipe, 65536)
         if not data or len(self._rest) > _ANSWER:
