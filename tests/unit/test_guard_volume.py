@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
+import math
 import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.fakes.guard_rig import until
 
-from seltzer.guard import logroom
+from seltzer.guard import logroom, volume
 from seltzer.guard.epoch import Blocked
 from seltzer.guard.report import Report
-from seltzer.guard.settings import Places, Settings
+from seltzer.guard.settings import Places, Settings, Times
 from seltzer.guard.volume import MIB, Space, Volume
 
 GIB = 1024 * MIB
@@ -70,7 +73,8 @@ class Disk:
         self.hurried = 0
         self.report = Report(self._hurry)
         places = Places(state=folder)
-        self.volume = Volume(Settings("ns", "lease", "slice", "pod", "address", places), self.epoch, self.report)
+        self.settings = Settings("ns", "lease", "slice", "pod", "address", places)
+        self.volume = Volume(self.settings, self.epoch, self.report)
         monkeypatch.setattr(os, "statvfs", self._statvfs)
 
     def _hurry(self) -> None:
@@ -201,3 +205,77 @@ def test_a_file_system_without_such_room_loses_nothing_else(disk: Disk, monkeypa
         disk.volume.attend()
     assert disk.reserve.exists()
     assert disk.told["low"] is False
+
+
+def test_taking_room_leaves_the_log_the_time_of_its_last_line(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.epoch / "slurmctld.log"
+    log.write_text("a line\n")
+    os.utime(log, (1_000_000, 1_000_000))
+    line = ""
+
+    def allocate(descriptor: int, _: int) -> None:
+        os.utime(descriptor)  # as ext4 does it, and others
+        with log.open("a") as file:
+            file.write(line)
+
+    monkeypatch.setattr(logroom, "_allocate", allocate)
+    logroom.keep(disk.epoch)
+    assert log.stat().st_mtime == 1_000_000
+    line = "a line that slurmctld writes meanwhile\n"
+    logroom.keep(disk.epoch)
+    assert log.stat().st_mtime > 1_000_000
+
+
+def test_a_mark_that_was_only_made_tells_of_no_missing_line_where_nothing_was_ever_saved(disk: Disk) -> None:
+    logroom.keep(disk.epoch)
+    assert not logroom.unlogged_since(disk.epoch, -math.inf)
+    logroom.look(disk.epoch, 0)
+    assert logroom.unlogged_since(disk.epoch, -math.inf)
+
+
+@pytest.fixture
+def no_more_files(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file can be made only where another one goes."""
+    touch = Path.touch
+
+    def full(file: Path) -> None:
+        if disk.reserve.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        touch(file)
+
+    monkeypatch.setattr(Path, "touch", full)
+
+
+@pytest.mark.usefixtures("no_more_files")
+def test_the_reserve_is_given_up_before_a_mark_is_made_which_may_need_it(disk: Disk) -> None:
+    disk.reserve.write_bytes(b"x" * (5 * MIB))
+    disk.others = 95 * MIB
+    disk.volume.attend()
+    assert not disk.reserve.exists()
+    assert logroom.unlogged_since(disk.epoch, 1.0), "there was no room for a moment"
+
+
+@pytest.mark.usefixtures("no_more_files")
+def test_a_mark_that_can_not_be_made_keeps_no_start_from_the_reserve(disk: Disk) -> None:
+    disk.reserve.write_bytes(b"x" * (5 * MIB))
+    disk.others = 95 * MIB
+    disk.volume.room()
+    assert logroom.unlogged_since(disk.epoch, 1.0)
+
+
+def test_an_error_of_which_nobody_thought_is_told_and_the_space_looked_after_still(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[int] = []
+
+    def look(*_: object) -> Space:
+        asked.append(0)
+        raise ValueError("not a number")
+
+    monkeypatch.setattr(volume, "look", look)
+    fast = dataclasses.replace(disk.settings, times=Times(volume=0.01))
+    other = Volume(fast, disk.epoch, disk.report)
+    other.start()
+    until("it has looked again", lambda: len(asked) > 2)
+    other.stop()
+    assert capfd.readouterr().err.count("not a number") == 1

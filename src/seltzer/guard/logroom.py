@@ -31,7 +31,8 @@ def left(epoch: Path) -> int:
 
 
 def keep(epoch: Path) -> None:
-    """Take room for the log, if it has less than half of what it should. Raises OSError."""
+    """Take room for the log, if it has less than half of what it should. Its time stays that of its last line. Raises
+    OSError."""
     if not (epoch / MARK).exists():
         (epoch / MARK).touch()
         os.utime(epoch / MARK, (0, 0))
@@ -42,7 +43,11 @@ def keep(epoch: Path) -> None:
     except FileNotFoundError:
         return  # slurmctld makes it
     try:
-        _allocate(descriptor, os.fstat(descriptor).st_size + WANTED)
+        before = os.fstat(descriptor)
+        try:
+            _allocate(descriptor, before.st_size + WANTED)
+        finally:
+            _set_back(descriptor, before)
     finally:
         os.close(descriptor)
 
@@ -56,9 +61,18 @@ def look(epoch: Path, free: int) -> None:
 def unlogged_since(epoch: Path, made: float) -> bool:
     """Whether lines may be missing that are younger than that time of the volume."""
     try:
-        return (epoch / MARK).stat().st_mtime >= made
+        marked = (epoch / MARK).stat().st_mtime
     except FileNotFoundError:
         return False
+    return 0 < marked >= made  # at 0 it has only been made, for later
+
+
+def _set_back(descriptor: int, before: os.stat_result) -> None:
+    """Have the log the time that it had, unless there are new lines: clocks are compared by that of the last one."""
+    if os.fstat(descriptor).st_size == before.st_size:
+        os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))
+        if os.fstat(descriptor).st_size != before.st_size:
+            os.utime(descriptor)  # a line came just now
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -96,20 +96,23 @@ class Volume:
     def room(self) -> None:
         """Raises Blocked if slurmctld, started now, couldn't save, and OSError if that can't be seen."""
         space = self._look()
-        logroom.look(self._folder, space.free)
+        free = space.free
         if space.free < space.needed and space.reserve:
             self._give_up(space)
             space = self._look()
-        lacks = f"has {_mib(space.free)} left, and slurmctld needs {_mib(space.needed)} to save its state"
-        if space.free >= space.needed:
-            try:
-                (self._folder / _PROBE).touch()
-                (self._folder / _PROBE).unlink()
-                return
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                lacks = f"takes no more files ({error.strerror})"
+        lacks = ""
+        if space.free < space.needed:
+            lacks = f"has {_mib(space.free)} left, and slurmctld needs {_mib(space.needed)} to save its state"
+        try:
+            logroom.look(self._folder, free)
+            (self._folder / _PROBE).touch()
+            (self._folder / _PROBE).unlink()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            lacks = lacks or f"takes no more files ({error.strerror})"
+        if not lacks:
+            return
         todo = f"make it larger (controller.storage.size), or remove from {self._root} what isn't Slurm's"
         raise Blocked(f"the state volume is full, it {lacks}: {todo}")
 
@@ -119,10 +122,11 @@ class Volume:
                 self.attend()
             except FileNotFoundError:
                 pass  # the epoch is over, or about to be
-            except OSError as error:
-                if str(error) != self._trouble:
-                    log.say(f"the state volume: {error}")
-                self._trouble = str(error)
+            except Exception as error:  # also what we didn't think of: nobody else looks after the space
+                words = str(error) if isinstance(error, OSError) else repr(error)
+                if words != self._trouble:
+                    log.say(f"the state volume: {words}")
+                self._trouble = words
             else:
                 self._trouble = ""
             self._over.wait(self._every)
@@ -130,7 +134,6 @@ class Volume:
     def attend(self) -> None:
         """Look, keep the reserve and room for the log or give up the former, and tell. Raises OSError."""
         space = self._look()
-        logroom.look(self._folder, space.free)
         was_low, self._low = self._low, space.low(self._low)
         self._tell(space, self._low != was_low)
         if space.reserve and space.free < space.needed:
@@ -139,6 +142,8 @@ class Volume:
             _take_up(self._root / RESERVE, space.wanted)
         elif not self._low:
             logroom.keep(self._folder)
+        # Last: where there are no more files it fails, unless the reserve has made room for one.
+        logroom.look(self._folder, space.free)
 
     def _give_up(self, space: Space) -> None:
         log.say(f"the state volume is full: gives up the {_mib(space.reserve)} that were kept back")
