@@ -151,6 +151,20 @@ def test_jobs_come_back_under_their_ids_with_script_environment_and_options(epoc
     assert "hold" not in first
 
 
+@pytest.mark.parametrize("saved", [False, True])
+def test_no_job_comes_back_with_the_options_of_another(epoch: Path, saved: bool) -> None:
+    for job, key in ((12, "k12"), (13, "k12"), (14, "k14")):
+        write_job(epoch, job, key=key)
+    journal(epoch, k12={"user_id": "1000"}, k14={"user_id": "1001"})
+    ctl = Ctl()
+    if saved:
+        ctl.knows(12)
+    told = run(epoch, ctl, submit(12, 1) + submit(13, 2) + submit(14, 3))
+    assert told == ({} if saved else {"12": "kept"}) | {"13": "kept", "14": "put-back"}
+    assert list(ctl.submitted) == [14]
+    assert (epoch.parent / spool.LOST / "job.13" / "script").exists()
+
+
 def test_options_that_a_job_loses_are_told(epoch: Path) -> None:
     for job in (12, 13):
         folder = write_job(epoch, job, key=f"k{job}")

@@ -284,6 +284,16 @@ def test_a_job_that_is_not_written_down_has_no_key_of_ours(slurm: Slurm) -> None
     assert job.environment.SELTZER_JOB is None
 
 
+@pytest.mark.parametrize("broken", [_full, _folder_instead])
+def test_a_job_that_is_not_written_down_does_not_have_the_key_of_the_job_that_submits_it(
+    slurm: Slurm, broken: Callable[[Slurm], None]
+) -> None:
+    broken(slurm)
+    job = slurm.job({"SELTZER_JOB": "k-1"})
+    assert slurm.submit(job) == 0
+    assert job.environment.SELTZER_JOB == ""
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from([*NUMBERS, "name", "argv"]), st.none() | st.booleans() | st.text(), max_size=4))
 def test_a_job_that_makes_no_sense_is_not_refused(slurm: Slurm, wanted: Mapping[str, Any]) -> None:

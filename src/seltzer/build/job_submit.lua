@@ -375,6 +375,11 @@ local function keep(job, uid)
     if not job.script then
         return -- it isn't a batch job
     end
+    local environment = job.environment
+    -- Inherited from the job that runs sbatch: if our line fails, this one would be put back with that one's options.
+    if environment.SELTZER_JOB then
+        environment.SELTZER_JOB = ""
+    end
     count = count + 1
     local key = random .. "-" .. count
     local wanted, cannot = options(job)
@@ -382,7 +387,7 @@ local function keep(job, uid)
     line[#line + 1] = cannot and ',"cannot":' .. quote(cannot) or ""
     line[#line + 1] = ',"options":' .. wanted .. "}"
     append(concat(line))
-    job.environment.SELTZER_JOB = key
+    environment.SELTZER_JOB = key
 end
 
 local function note(record)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from seltzer.guard import log
@@ -37,7 +39,7 @@ def put_back(
     if not missing:
         return
     files = {job: spool.read(found.epoch, job) for job in missing if job in found.jobs}
-    read = journal.read(found.epoch, {each.key for each in files.values() if each.key})
+    read = journal.read(found.epoch, _keys(files, found))
     tasks = evidence.by_array()
     settled: list[_Settled] = []
     rest = slurm.rest()
@@ -66,6 +68,13 @@ def _tell(unsaved: Unsaved, verdict: Verdict, recovered: Recovered, keeper: Keep
     if verdict.action == "keep":
         why = keeper.keep(unsaved.id, why, unsaved.entry.options if unsaved.entry else None)
     recovered.tell(str(unsaved.id), unsaved.owner, verdict.outcome, why)
+
+
+def _keys(files: Mapping[int, spool.Files], found: Found) -> set[str]:
+    """By which the journal knows these jobs. A key that two have is nobody's: one would have the other's options."""
+    others = (spool.key(found.epoch, job) for job in found.jobs if job not in files)
+    count = Counter(chain((each.key for each in files.values()), others))
+    return {each.key for each in files.values() if each.key and count[each.key] == 1}
 
 
 def _unsaved(

@@ -102,6 +102,11 @@ def read(epoch: Path, job: int) -> Files:
     return Files(_script(folder / "script"), _environment(folder / "environment"))
 
 
+def key(epoch: Path, job: int) -> str:
+    """By which the journal knows it, without reading its script."""
+    return Files(None, _environment(epoch / RECOVERY / f"job.{job}" / "environment")).key
+
+
 def directory(epoch: Path, job: int) -> Path:
     """slurmctld's own."""
     return epoch / f"hash.{job % 10}" / f"job.{job}"
