@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seltzer.guard import recovery, rotation
+from seltzer.guard import logroom, recovery, rotation
 from seltzer.guard.recovery import history, journal, spool, traces
 
 T0 = 1_800_000_000  # a time of the volume
@@ -260,6 +261,26 @@ def test_who_begins_an_epoch_leaves_the_log_of_the_one_before_behind(epoch: Path
     write_log(epoch, "ours\n")
     rotation.take_over(epoch)
     assert (epoch / history.LOG).read_text() == "ours\n", "once for an epoch"
+
+
+@pytest.mark.parametrize(("put_aside", "unlogged"), [(T0 - 100, False), (T0 - 40, True)])
+def test_a_volume_without_room_for_a_copy_of_the_log_blocks_nobody(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch, put_aside: float, unlogged: bool
+) -> None:
+    def full(file: Path, content: bytes) -> None:
+        file.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    save_state(epoch, T0)
+    write_log(epoch, "old\n", f"{history.LOG}.1", at=put_aside)
+    write_log(epoch, "new\n", at=T0 + 4)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    rotation.take_over(epoch)
+    assert not (epoch / history.LOG).exists()
+    assert not list(epoch.glob(f"{history.LOG}.*.half")), "nothing takes the room that is left"
+    assert (epoch / f"{history.LOG}.1").read_text() == "new\n"
+    assert (epoch / f"{history.LOG}.1").stat().st_mtime == T0 + 4
+    assert logroom.unlogged_since(epoch, 1.0) == unlogged, "what is gone may tell of jobs that aren't saved"
 
 
 def test_what_has_grown_too_large_is_put_aside(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

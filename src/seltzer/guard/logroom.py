@@ -11,7 +11,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from seltzer.guard.rotation import LOG
+from seltzer.guard.logsettings import LOG
 
 MARK = "seltzer.unlogged"
 WANTED = 4 << 20
@@ -55,7 +55,12 @@ def keep(epoch: Path) -> None:
 def look(epoch: Path, free: int) -> None:
     """Mark it if lines may get lost. The file is there already: a time of it takes no room. Raises OSError."""
     if free < _TIGHT and left(epoch) < _TIGHT:
-        (epoch / MARK).touch()
+        mark(epoch)
+
+
+def mark(epoch: Path) -> None:
+    """Lines may be missing. Raises OSError."""
+    (epoch / MARK).touch()
 
 
 def unlogged_since(epoch: Path, made: float) -> bool:

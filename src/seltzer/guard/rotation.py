@@ -6,29 +6,54 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from seltzer.guard import log, logsettings
+from seltzer.guard import log, logroom, logsettings, state
 
-LOG = "slurmctld.log"
+LOG = logsettings.LOG
 JOURNAL = "seltzer.journal"
 LIMIT = 16 << 20
 _OWNER = "seltzer.log-epoch"
+_RECENT = 60.0  # what is that much older than a save is in it, however slow the disk was
 
 
 def take_over(epoch: Path) -> None:
-    """Leave the log behind that a predecessor may still have open: a copy of it is `.1`, and ours will be new."""
-    owner, current, old = epoch / _OWNER, epoch / LOG, epoch / f"{LOG}.1"
+    """Leave the log behind that a predecessor may still have open: a copy of it is `.1`, and ours will be new.
+
+    Where there is no room for a copy it becomes `.1` itself, so that a volume that is nearly full blocks nobody.
+    """
+    owner, current = epoch / _OWNER, epoch / LOG
     if _text(owner) == epoch.name or not current.exists():
         return
     logsettings.remember(epoch)
-    status = current.stat()
-    text = (_end(old, LIMIT - status.st_size) + _end(current, LIMIT))[-LIMIT:]
-    half = old.with_name(f"{old.name}.half")
-    half.write_bytes(text)
-    # The time of its last line is how the clocks are compared.
-    os.utime(half, ns=(status.st_atime_ns, status.st_mtime_ns))
-    half.rename(old)
-    current.unlink()
+    try:
+        _copy(epoch)
+    except OSError as error:
+        log.say(f"{LOG} can't be copied, and is put aside as it is: {error}")
+        _put_aside(epoch)
     owner.write_text(epoch.name)
+
+
+def _copy(epoch: Path) -> None:
+    """Raises OSError, and then nothing has changed."""
+    current, old = epoch / LOG, epoch / f"{LOG}.1"
+    half = old.with_name(f"{old.name}.half")
+    try:
+        status = current.stat()
+        half.write_bytes((_end(old, LIMIT - status.st_size) + _end(current, LIMIT))[-LIMIT:])
+        # The time of its last line is how the clocks are compared.
+        os.utime(half, ns=(status.st_atime_ns, status.st_mtime_ns))
+        half.rename(old)
+    except OSError:
+        half.unlink(missing_ok=True)  # or it would take the room that slurmctld needs to save
+        raise
+    current.unlink()
+
+
+def _put_aside(epoch: Path) -> None:
+    """Takes no room, but costs what was put aside before. Where that may tell of what isn't saved, it is marked."""
+    current, old = epoch / LOG, epoch / f"{LOG}.1"
+    if old.exists() and old.stat().st_mtime >= state.saved(epoch) / 1e9 - _RECENT:
+        logroom.mark(epoch)
+    current.rename(old)
 
 
 def rotate(epoch: Path, reopen: Callable[[], None]) -> None:
