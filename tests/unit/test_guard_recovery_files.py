@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import struct
 import subprocess
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -191,6 +194,49 @@ def test_a_withdrawn_job_only_fails_but_its_script_is_kept(epoch: Path) -> None:
     done = subprocess.run(["sh", "-c", (source / "script").read_bytes().rstrip(b"\0")], capture_output=True)
     assert (done.returncode, b"put aside" in done.stderr) == (1, True)
     assert (epoch.parent / spool.LOST / "job.4" / "script").read_bytes() == before
+
+
+@pytest.mark.parametrize("step", ["link", "mkdir", "write_bytes", "chmod", "rename"])
+@pytest.mark.parametrize("times", range(1, 4))
+def test_whenever_a_withdrawal_is_cut_off_the_jobs_own_script_is_somewhere(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch, step: str, times: int
+) -> None:
+    source = write_job(epoch, 4)
+    own = (source / "script").read_bytes()
+    with monkeypatch.context() as patch:
+        place: Any = os if step == "link" else Path
+        real, calls = getattr(place, step), itertools.count(1)
+
+        def killed(*args: Any, **named: Any) -> Any:
+            done = real(*args, **named)
+            if next(calls) == times:
+                raise KeyboardInterrupt
+            return done
+
+        patch.setattr(place, step, killed)
+        with suppress(KeyboardInterrupt):
+            spool.withdraw(epoch, 4)
+    spool.forget(epoch)  # the next start could hold the job, and is done
+    lost = epoch.parent / spool.LOST / "job.4" / "script"
+    assert own in [file.read_bytes() for file in (source / "script", lost) if file.exists()]
+    spool.withdraw(epoch, 4)
+    assert lost.read_bytes() == own != (source / "script").read_bytes()
+
+
+def test_a_job_is_withdrawn_although_an_older_one_of_its_id_was_kept(epoch: Path) -> None:
+    (epoch.parent / spool.LOST / "job.4").mkdir(parents=True)
+    source = write_job(epoch, 4)
+    before = (source / "script").read_bytes()
+    spool.withdraw(epoch, 4)
+    assert (epoch.parent / spool.LOST / "job.4" / "script").read_bytes() == before != (source / "script").read_bytes()
+
+
+def test_what_is_kept_of_a_withdrawn_job_is_not_replaced_by_the_script_that_only_fails(epoch: Path) -> None:
+    before = (write_job(epoch, 4) / "script").read_bytes()
+    spool.withdraw(epoch, 4)
+    spool.save(epoch, [4])
+    kept = spool.keep(epoch, 4, "why", None)
+    assert kept and (kept / "script").read_bytes() == before
 
 
 def test_a_new_cluster_has_lost_nothing(epoch: Path) -> None:

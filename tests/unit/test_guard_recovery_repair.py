@@ -353,6 +353,17 @@ def test_a_repair_that_is_cancelled_keeps_nothing_of_which_nobody_is_told(epoch:
     assert spool.saved(epoch) == {12, 13} and not (epoch.parent / spool.LOST).exists()
 
 
+def test_a_job_that_was_put_back_is_named_although_the_repair_is_cancelled(epoch: Path) -> None:
+    for job in (12, 13):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    write_log(epoch, submit(12, 1) + submit(13, 2))
+    recovered = recovery.Recovered()
+    with pytest.raises(Cancelled):
+        recovery.repair(recovery.find(epoch), Ctl(refuses={13: SlurmError("no answer")}, gone=True), True, recovered)
+    assert outcomes(recovered) == {"12": "put-back"}
+
+
 def test_when_the_repair_itself_fails_all_that_was_not_put_back_is_kept_and_told(
     epoch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

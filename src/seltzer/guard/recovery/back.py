@@ -47,7 +47,11 @@ def put_back(
         for job in missing:
             unsaved = _unsaved(job, evidence, tasks.get(job, {}), files.get(job), read)
             unsaved = replace(unsaved, unlogged=found.unlogged)
-            settled.append(_settle(unsaved, files.get(job), rest, slurm, keep_jobs))
+            each = _settle(unsaved, files.get(job), rest, slurm, keep_jobs)
+            if each.is_back:  # told at once: if we are cut off, nobody else ever names it
+                recovered.tell(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
+            else:
+                settled.append(each)
     finally:
         rest.close()
     _look(settled, slurm)
@@ -91,6 +95,11 @@ class _Settled:
     verdict: Verdict
     unsure: str = ""
     """What went wrong, if it was submitted and nobody knows whether it is in the queue."""
+
+    @property
+    def is_back(self) -> bool:
+        """Whether slurmctld has taken it."""
+        return self.verdict.outcome in ("put-back", "held") and not self.unsure
 
 
 def _settle(

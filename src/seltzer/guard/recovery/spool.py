@@ -72,12 +72,15 @@ def newer(epoch: Path, than: float) -> set[int]:
 
 
 def save(epoch: Path, jobs: Collection[int]) -> None:
-    """Link or copy the directories of these jobs to where slurmctld doesn't remove them. May be done again."""
+    """Link or copy the directories of these jobs to where slurmctld doesn't remove them. May be done again.
+
+    Those of withdrawn jobs aren't: what is kept of them would be replaced by the script that only fails.
+    """
     area = epoch / RECOVERY
     area.mkdir(exist_ok=True)
     for job in jobs:
         source, target = directory(epoch, job), area / f"job.{job}"
-        if target.exists() or not source.is_dir():
+        if target.exists() or not source.is_dir() or _withdrawn(source):
             continue
         half = area / f"half.{job}"
         shutil.rmtree(half, ignore_errors=True)
@@ -165,14 +168,24 @@ def withdraw(epoch: Path, job: int) -> None:
     run again then, it has its own script still.
     """
     source = directory(epoch, job)
-    if not source.is_dir() or kept(epoch, job):
+    if not source.is_dir() or _withdrawn(source):
         return
     save(epoch, [job])
+    # First, by a link: whenever we are killed, the job's own script is in its place or where a person finds it.
+    keep(epoch, job, "it had started before, and slurmctld could not be told to hold it", None)
     half = source / "half"
     half.write_bytes(_STUB)
     half.chmod(0o700)
     half.rename(source / "script")  # never into the old one, which is the one that is kept
-    keep(epoch, job, "it had started before, and slurmctld could not be told to hold it", None)
+
+
+def _withdrawn(folder: Path) -> bool:
+    """Whether the script in it is the one that only fails."""
+    file = folder / "script"
+    try:
+        return file.stat().st_size == len(_STUB) and file.read_bytes() == _STUB
+    except FileNotFoundError:
+        return False
 
 
 def forget(epoch: Path) -> None:
