@@ -59,8 +59,12 @@ Tell = Callable[[bytes], Teller]
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Tell:
+    """scontrol fails while there is a file with the name of the partition."""
     scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n[ ! -e {tmp_path}/down ]\n')
+    scontrol.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n[ ! -e "{tmp_path}/down-${{2#PartitionName=}}" ] || exit 1\n'
+        f'[ -e {tmp_path}/unsaved ] || echo "$@" > {tmp_path}/part_state\n'
+    )
     scontrol.chmod(0o755)
     places = dataclasses.replace(Places(), etc=tmp_path, scontrol=str(scontrol))
     settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(partitions=5))
@@ -71,22 +75,61 @@ def tell(tmp_path: Path) -> Tell:
     return lambda conf: Teller(tmp_path, conf, settings, Processes(), hear)
 
 
-def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, tell: Tell) -> None:
-    def said() -> list[str]:
-        return (tmp_path / "said").read_text().splitlines() if (tmp_path / "said").exists() else []
+def said(folder: Path) -> list[str]:
+    return (folder / "said").read_text().splitlines() if (folder / "said").exists() else []
 
+
+ONE = b"PartitionName=a Nodes=x\nPartitionName=b Nodes=x\n"
+TWO = b"PartitionName=a Nodes=x State=DRAIN\nPartitionName=b Nodes=x State=DRAIN\nPartitionName=new\n"
+A, B = (f"update PartitionName={name} State=DRAIN" for name in "ab")
+
+
+def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, tell: Tell) -> None:
     one = b"PartitionName=a Nodes=x\n"
     two = b"PartitionName=a Nodes=x State=DRAIN\n"
     tell(one).end()
-    assert (said(), partitions.read(tmp_path)) == ([], {"a": "UP"})
-    (tmp_path / "down").touch()
-    tell(two)
-    until("it was tried", said)
-    (tmp_path / "down").unlink()
+    assert (said(tmp_path), partitions.read(tmp_path)) == ([], {"a": "UP"})
+    (tmp_path / "down-a").touch()
+    teller = tell(two)
+    until("it was tried", lambda: said(tmp_path))
+    teller.end()
     assert partitions.read(tmp_path) == {"a": "UP"}
     assert not (tmp_path / "heard").exists(), "nothing has been done"
+    (tmp_path / "down-a").unlink()
     tell(two)
     until("it is written down", lambda: partitions.read(tmp_path) == {"a": "DRAIN"})
     tell(two).end()
-    assert said() == ["update PartitionName=a State=DRAIN"] * 2
+    assert said(tmp_path) == [A] * 2
     assert (tmp_path / "heard").read_text() == "PartitionsSet: what is declared has changed: partition a is DRAIN now"
+
+
+def test_a_partition_that_slurmctld_refuses_costs_no_other_and_is_told_alone_the_next_time(
+    tmp_path: Path, tell: Tell
+) -> None:
+    tell(ONE).end()
+    (tmp_path / "down-a").touch()
+    tell(TWO)
+    until("the other is written down", lambda: partitions.read(tmp_path) == {"a": "UP", "b": "DRAIN", "new": "UP"})
+    (tmp_path / "down-a").unlink()
+    tell(TWO)
+    until("both are", lambda: partitions.read(tmp_path) == {"a": "DRAIN", "b": "DRAIN", "new": "UP"})
+    assert said(tmp_path) == [A, B, A], "what a person has made of the other since isn't undone"
+
+
+def test_what_a_killed_slurmctld_has_not_saved_is_told_to_the_next_one(tmp_path: Path, tell: Tell) -> None:
+    (tmp_path / "part_state").write_text("as it was")
+    (tmp_path / "unsaved").touch()
+    tell(ONE).end()
+    teller = tell(TWO)
+    until("people hear of it", (tmp_path / "heard").exists)
+    teller.end()  # killed
+    assert partitions.read(tmp_path) == {"a": "UP", "b": "UP"}
+    (tmp_path / "heard").unlink()
+    (tmp_path / "part_state").rename(tmp_path / "part_state.old")  # for a moment, in every save
+    teller = tell(TWO)
+    until("people hear of it again", (tmp_path / "heard").exists)
+    assert said(tmp_path) == [A, B] * 2
+    assert partitions.read(tmp_path) == {"a": "UP", "b": "UP"}
+    (tmp_path / "part_state").write_text("saved when it ended")
+    teller.end()
+    assert partitions.read(tmp_path) == {"a": "DRAIN", "b": "DRAIN", "new": "UP"}

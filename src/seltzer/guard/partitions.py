@@ -2,7 +2,8 @@
 
 slurmctld keeps its partitions' states through every start and reconfigure (`ReconfigFlags=KeepPartState`), so a
 person's `scontrol update partition` is never undone by us. What it doesn't do then is take over a state that has
-changed in slurm.conf. We do: what was declared last is written down beside the state, and what differs is set.
+changed in slurm.conf. We do: what was declared last is written down beside the state, and what differs is set. It is
+written down when slurmctld has saved it, or nobody would set it again after a SIGKILL.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from seltzer.guard import log
+from seltzer.guard import log, state
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery.slurm import Cancelled, Slurm, SlurmError
 from seltzer.guard.settings import Settings
 
 _FILE = "seltzer.partitions"
+_LOOK = 0.2
 _LINE = re.compile(r"^\s*PartitionName\s*=\s*(\S+)(.*)$", re.IGNORECASE | re.MULTILINE)
 _STATE = re.compile(r"(?<!\S)State\s*=\s*(\S+)", re.IGNORECASE)
 
@@ -61,9 +63,10 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, st
 
 
 class Teller:
-    """Tells slurmctld what has changed, in a thread, and writes down what it was told. People hear of it by `tell`.
+    """Tells slurmctld what has changed, in a thread, and writes down what it has saved. People hear of it by `tell`.
 
-    What fails is told with the next start or reconfigure.
+    Only what fails, or isn't saved, is told with the next start or reconfigure: a slurmctld that is killed before that
+    forgets it, and what is told again undoes what a person has decided meanwhile.
     """
 
     def __init__(
@@ -77,13 +80,13 @@ class Teller:
         self._epoch = epoch
         self._tell = tell
         self._after = declared(slurm_conf)
-        before = read(epoch)
-        self._todo = changes(before, self._after)
+        self._before = read(epoch)
+        self._todo = changes(self._before, self._after)
         self._slurm = Slurm(settings.places, processes, time.monotonic() + settings.times.partitions)
         self._thread = threading.Thread(target=self._run, daemon=True, name="partitions")
         if self._todo:
             self._thread.start()
-        elif before != self._after:
+        elif self._before != self._after:
             write(epoch, self._after)
 
     def end(self) -> None:
@@ -93,18 +96,43 @@ class Teller:
             self._thread.join(5)
 
     def _run(self) -> None:
-        done: list[str] = []
+        done: dict[str, str] = {}
+        saved = 0
         try:
-            for name, state in self._todo.items():
-                self._slurm.set_partition(name, state)
-                log.say(f"partition {name} is {state} now, as is declared")
-                done.append(f"partition {name} is {state} now")
+            for name, wanted in self._todo.items():
+                before = self._saved()
+                if self._set(name, wanted):
+                    done[name], saved = wanted, before
         except Cancelled:
-            return
+            pass  # what was done may be saved all the same
+        if done:
+            words = ", ".join(f"partition {name} is {now} now" for name, now in done.items())
+            self._tell("PartitionsSet", f"what is declared has changed: {words}")
+        if done and self._is_saved_since(saved):
+            write(self._epoch, self._after | {name: self._before[name] for name in self._todo if name not in done})
+
+    def _set(self, name: str, wanted: str) -> bool:
+        """Whether slurmctld has done it. What is wrong with one costs no other."""
+        try:
+            self._slurm.set_partition(name, wanted)
         except SlurmError as error:
-            log.say(f"the partitions' states are told again with the next start: {error}")
-            return
-        finally:
-            if done:
-                self._tell("PartitionsSet", f"what is declared has changed: {', '.join(done)}")
-        write(self._epoch, self._after)
+            log.say(f"the state of partition {name} is told again with the next start: {error}")
+            return False
+        log.say(f"partition {name} is {wanted} now, as is declared")
+        return True
+
+    def _is_saved_since(self, before: int) -> bool:
+        """Wait until slurmctld has saved its partitions again, up to 5 s later, or more on a slow disk."""
+        try:
+            while self._saved() == before:
+                self._slurm.left()
+                self._slurm.pause(_LOOK)
+        except Cancelled:
+            return self._saved() != before  # it saves all when it ends, and when it is reconfigured
+        except SlurmError:
+            log.say("the partitions' states aren't saved in time: they are told again with the next start")
+            return False
+        return True
+
+    def _saved(self) -> int:
+        return state.saved(self._epoch, state.PARTITIONS)

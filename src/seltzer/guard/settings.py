@@ -51,7 +51,7 @@ class Times:
     lost_grace: float = 5.0  # the same when another one leads: what is saved now is saved in vain
     trial: float = 20.0
     squeue: float = 10.0
-    partitions: float = 10.0  # for telling slurmctld which of them are to be UP
+    partitions: float = 30.0  # for telling slurmctld which of them are to be UP, and for its saving that
     gdb: float = 30.0
     repair: float = 20.0  # for putting jobs right before anything is scheduled
     # After a crash: jobs whose start was saved and never reached a node are missed by slurmctld when that registers,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from seltzer.guard.epoch import Blocked
 
 JOBS = ("job_state", "job_state.old")
 """The queue as it was saved last. The first is missing for a moment in every save."""
+PARTITIONS = ("part_state", "part_state.old")
+"""The same of the partitions."""
 _LOGS = ("slurmctld.log", "seltzer.")
 # Slurm saves every 5 s at most: what is less behind than this is no other save, but a clock that was set.
 _SKEW = 2_000_000_000
@@ -96,9 +98,9 @@ def usable(folder: Path) -> None:
             raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or put a good one there") from error
 
 
-def saved(folder: Path) -> int:
+def saved(folder: Path, files: Sequence[str] = JOBS) -> int:
     """When the queue was saved last: a time in nanoseconds, 0 if it never was. Costs one stat."""
-    for file in JOBS:
+    for file in files:
         with suppress(OSError):
             return (folder / file).stat().st_mtime_ns
     return 0
