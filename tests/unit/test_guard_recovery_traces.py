@@ -166,6 +166,22 @@ def test_ids_of_a_federation_do_not_count_as_the_highest() -> None:
     assert traces.read(["[x] Recovered JobId=134217729 Assoc=0", "[x] Recovered JobId=12 Assoc=0"]).highest == 12
 
 
+LONG = "1" * 4400
+
+
+@pytest.mark.parametrize("line", [
+    f'error: _single_node_name2bitmap: invalid node specified: "JobId={LONG}x"',
+    f"_get_job_parts: invalid partition specified: JobId=7_1({LONG})",
+    f"_slurm_rpc_submit_batch_job: JobId={LONG}",
+    f"Recovered JobId={LONG} Assoc=0",
+    f"_job_complete: JobId=7 WEXITSTATUS {LONG}",
+    f"_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid {LONG}",
+])  # fmt: skip
+def test_numbers_that_are_none_of_slurms_tell_nothing_and_break_nothing(line: str) -> None:
+    found = traces.read(stamped([line, SUBMIT]))
+    assert (found.jobs, found.recovered, found.highest) == ({(7, ""): Trace(submitted=True)}, set(), 7)
+
+
 words = st.sampled_from([line for lines, _ in CASES.values() for line in lines])
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-_JOB = r"JobId=(?P<job>\d+)(?:_(?P<task>\d+|\*|\[[^\]\s]*\]))?(?:\+\d+)?(?:\((?P<own>\d+)\))?(?!\d)"
+# No number is longer than Slurm's are: users can have longer ones logged, and int() refuses those of 4300 digits.
+_NUMBER = r"\d{1,10}(?!\d)"
+_TASK = rf"(?P<task>{_NUMBER}|\*|\[[^\]\s]*\])"
+_JOB = rf"JobId=(?P<job>{_NUMBER})(?:_{_TASK})?(?:\+{_NUMBER})?(?:\((?P<own>{_NUMBER})\))?(?!\S)"
 _STAMP = re.compile(r"^\[[^\]]*\]\s+")
-_IDS = re.compile(r"JobId=(\d+)(?:_[^\s(]*)?(?:\+\d+)?(?:\((\d+)\))?")
+_IDS = re.compile(rf"JobId=({_NUMBER})(?:_[^\s(]*)?(?:\+\d+)?(?:\(({_NUMBER})\))?")
 _DEBUG = re.compile(r"debug\d?:")
-_RECOVERED = re.compile(r"Recovered JobId=(\d+)\S* Assoc=")
+_RECOVERED = re.compile(rf"Recovered JobId=({_NUMBER})\S* Assoc=")
 _LEVEL = re.compile(r"Set debug level to '(?P<level>\w+)'")
 _FLAGS = re.compile(r"Set DebugFlags to (?P<flags>\S*)")
 _BEGIN = re.compile(r"slurmctld version \S+ started on cluster ")
@@ -154,7 +158,7 @@ def _release(trace: Trace, _: re.Match[str]) -> None:
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ...] = tuple(
-    (re.compile(pattern.replace("<job>", _JOB)), step)
+    (re.compile(pattern.replace("<job>", _JOB).replace("<int>", _NUMBER)), step)
     for pattern, step in (
         (r"_slurm_rpc_submit_batch_job: <job>", _submit),
         (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_together),
@@ -164,16 +168,16 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"<job> allocated resources: NodeList=(?P<nodes>\S+)", _start),
         (r"Registered PENDING <job> StepId=\S+ on node (?P<nodes>\S+)", _register),
         (r"Configuration for <job> (?:is )?complete", _start),
-        (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number>\d+)", _exit),
+        (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number><int>)", _exit),
         (r"_job_complete: <job> cancelled by interactive user", _cancel),
         (r"_job_complete: <job> done", _end),
         (r"[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> (?:starting expedited requeue|has been requeued)", _requeue),
-        (r"REQUEST_KILL_JOB <job> uid (?P<uid>\d+)", _ask),
-        (r"job_str_signal\(\) uid=\d+ <job> sig=\d+ returned", _refuse),
-        (r"job_signal: (?P<signal>\d+) of (?P<state>\w+) <job> successful", _signal),
+        (r"REQUEST_KILL_JOB <job> uid (?P<uid><int>)", _ask),
+        (r"job_str_signal\(\) uid=<int> <job> sig=<int> returned", _refuse),
+        (r"job_signal: (?P<signal><int>) of (?P<state>\w+) <job> successful", _signal),
         (r"cancelling <job>", _cancel),
-        (r"<job> with time_(?:limit|min) \d+ exceeded deadline \S+ and cancelled", _cancel),
+        (r"<job> with time_(?:limit|min) <int> exceeded deadline \S+ and cancelled", _cancel),
         (r"_slurm_rpc_update_job: complete <job> uid=", _modify),
         (r"_hold_job_rec: hold on <job> by uid", _hold),
         (r"_release_job_rec: release hold on <job> by uid", _release),
@@ -210,20 +214,25 @@ def read(lines: Iterable[str]) -> Evidence:
     found = Evidence()
     settings = _Settings()
     for line in lines:
-        text = _STAMP.sub("", line, count=1)
-        if text.startswith(SETTINGS) and settings.take(text):
-            for trace in found.jobs.values():
-                trace.unseen = True
-        if "JobId=" not in line or _DEBUG.match(text):
-            continue
-        for pattern, step in _RULES:
-            if match := pattern.search(text):
-                # The array's own record is what is left of it.
-                name = int(match["job"]), (match["task"] or "").replace("*", "")
-                step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
-                break
-        if match := _RECOVERED.match(text):
-            found.recovered.add(int(match[1]))
-        ids = [int(number) for pair in _IDS.findall(text) for number in pair if number]
-        found.highest = max([found.highest, *(number for number in ids if number < HIGHEST)])
+        with suppress(ValueError):  # what users write is logged, and may keep no slurmctld from starting
+            _take(_STAMP.sub("", line, count=1), found, settings)
     return found
+
+
+def _take(text: str, found: Evidence, settings: _Settings) -> None:
+    """One line, without its time."""
+    if text.startswith(SETTINGS) and settings.take(text):
+        for trace in found.jobs.values():
+            trace.unseen = True
+    if "JobId=" not in text or _DEBUG.match(text):
+        return
+    for pattern, step in _RULES:
+        if match := pattern.search(text):
+            # The array's own record is what is left of it.
+            name = int(match["job"]), (match["task"] or "").replace("*", "")
+            step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
+            break
+    if match := _RECOVERED.match(text):
+        found.recovered.add(int(match[1]))
+    ids = [int(number) for pair in _IDS.findall(text) for number in pair if number]
+    found.highest = max([found.highest, *(number for number in ids if number < HIGHEST)])
