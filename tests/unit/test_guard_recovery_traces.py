@@ -18,7 +18,7 @@ CASES: dict[str, tuple[list[str], Trace]] = {
     "submitted": ([SUBMIT], Trace(submitted=True)),
     "started by the main scheduler": ([SUBMIT, START], Trace(submitted=True, started="n1")),
     "started by backfill": (
-        ["sched/backfill: _start_job: Started JobId=7 in cpu on n[1-2]"],
+        ["sched/backfill: _start_job: HETJOB: Started JobId=7 in cpu on n[1-2]"],
         Trace(started="n[1-2]"),
     ),
     "found running by the next slurmctld": (
@@ -67,6 +67,17 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         ["_kill_dependent: Job dependency can't be satisfied, cancelling JobId=7"],
         Trace(cancelled=True),
     ),
+    "cancelled for its deadline": (
+        ["_job_deadline: JobId=7 with time_limit 60 exceeded deadline 2026-11-16T03:13:36 and cancelled"],
+        Trace(cancelled=True),
+    ),
+    "preempted": ([START, "preempted JobId=7 has been requeued"], Trace(started="n1", requeued=True)),
+    "failed to start": ([START, "Attempting to requeue failed job JobId=7"], Trace(started="n1", requeued=True)),
+    "requeued at once": (
+        [START, "job_complete: JobId=7 starting expedited requeue"],
+        Trace(started="n1", requeued=True),
+    ),
+    "started as part of another one": (["JobId=7 allocated resources: NodeList=n1"], Trace(started="n1")),
     "changed": (["_slurm_rpc_update_job: complete JobId=7 uid=1000 usec=130"], Trace(modified=True)),
     "held": (["sched: _hold_job_rec: hold on JobId=7 by uid 1000"], Trace(held=True)),
     "released, so it may start again": (
@@ -163,7 +174,33 @@ def test_jobs_that_a_slurmctld_recovered_are_known() -> None:
 
 
 def test_ids_of_a_federation_do_not_count_as_the_highest() -> None:
-    assert traces.read(["[x] Recovered JobId=134217729 Assoc=0", "[x] Recovered JobId=12 Assoc=0"]).highest == 12
+    assert traces.read(stamped(["Recovered JobId=134217729 Assoc=0", "Recovered JobId=12 Assoc=0"])).highest == 12
+
+
+WRITTEN = [
+    "_get_job_parts: invalid partition specified: {}",
+    'error: _find_node_record: lookup failure for node "{}"',
+    "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={} uid 1000",
+    "_slurm_rpc_kill_job: REQUEST_KILL_JOB {} uid 1000",
+    "job_submit/lua: {}",
+    "lua: {}",
+]
+"""What a user writes is logged in such lines."""
+
+
+@pytest.mark.parametrize("line", WRITTEN)
+@pytest.mark.parametrize("name", CASES)
+def test_what_users_write_into_the_log_is_no_evidence(line: str, name: str) -> None:
+    assert not traces.read(stamped([line.format(each) for each in CASES[name][0]])).jobs
+
+
+def test_nobody_asks_to_end_a_job_in_the_name_of_another() -> None:
+    asked = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 0 uid 1000"
+    assert traces.read(stamped([asked])).of(7).asked is None
+
+
+def test_a_line_without_a_time_is_none_of_slurmctlds() -> None:
+    assert not traces.read([START, f"[x] {START}"]).jobs
 
 
 LONG = "1" * 4400

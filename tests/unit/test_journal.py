@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,8 +92,8 @@ class Slurm:
     def submit(self, job: Any = None, uid: int = USER) -> Any:
         return self._global.slurm_job_submit(self.job() if job is None else job, self._lua.table(), uid)
 
-    def modify(self, **record: Any) -> Any:
-        changes, of = self._lua.table(), self._lua.table_from(record)
+    def modify(self, changes: Mapping[str, Any] | None = None, **record: Any) -> Any:
+        changes, of = self.table(changes or {}), self._lua.table_from(record)
         return self._global.slurm_job_modify(changes, of, self._lua.table(), USER)
 
     @property
@@ -216,8 +217,9 @@ def test_arguments_of_the_script_are_kept_in_their_order(slurm: Slurm) -> None:
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
 def test_any_text_comes_back_as_it_was(slurm: Slurm, text: str) -> None:
     slurm.journal.unlink(missing_ok=True)
-    options = slurm.options(name=text, exc_nodes=text)
-    assert (options["name"], options["excluded_nodes"]) == (text, [text])
+    nodes = re.sub(r"[\x01-\x1f\x7f]", "-", text)
+    options = slurm.options(name=text, exc_nodes=nodes)
+    assert (options["name"], options["excluded_nodes"]) == (text, [nodes])
 
 
 @pytest.mark.parametrize(
@@ -248,6 +250,30 @@ def test_a_change_of_a_job_is_noted(slurm: Slurm) -> None:
     assert slurm.modify(job_id=17, array_job_id=0) == 0
     assert slurm.modify(job_id=19, array_job_id=18) == 0
     assert [line["modified"] for line in slurm.lines()] == ["17", "18"]
+
+
+# --- nobody but slurmctld writes lines into its log ----------------------------------------------------------------
+
+
+FORGED = "x\n[2026-11-16T03:13:36.000] _job_complete: JobId=7 done"
+
+
+@pytest.mark.parametrize(
+    "field", ["partition", "features", "req_nodes", "exc_nodes", "account", "qos", "reservation", "licenses", "wckey"]
+)
+@pytest.mark.parametrize("script", ["#!/bin/sh\n", None])
+def test_what_would_be_a_line_of_its_own_in_the_log_is_refused(slurm: Slurm, field: str, script: str | None) -> None:
+    forged: dict[str, Any] = {field: FORGED}
+    assert slurm.submit(slurm.job(script=script, **forged)) == ERROR
+    assert slurm.modify(forged, job_id=1) == ERROR
+    assert slurm.said == [f"a control character, such as the end of a line, can't be in a job's {field}"] * 2
+    assert not slurm.lines()
+
+
+@pytest.mark.parametrize("field", ["name", "comment", "work_dir", "std_out"])
+def test_lines_are_welcome_where_they_are_not_logged(slurm: Slurm, field: str) -> None:
+    wanted: dict[str, Any] = {field: "two\nlines"}
+    assert slurm.submit(slurm.job(**wanted)) == 0
 
 
 # --- nothing of ours is in a job's way -----------------------------------------------------------------------------

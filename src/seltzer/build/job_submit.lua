@@ -3,7 +3,8 @@
 --
 -- For each batch job that is accepted, one line of JSON is in the journal before the job has an ID, and the line's key
 -- is in the job's environment as SELTZER_JOB, the first of that name. Its script and environment are in its directory.
--- Nothing here refuses a job, whatever goes wrong: a job without a line is a job as it is in stock Slurm.
+-- Nothing that goes wrong here refuses a job: a job without a line is a job as it is in stock Slurm. Refused is only what
+-- would write lines of its own into slurmctld's log, by which the guard knows what has run.
 
 local JOURNAL = "/run/slurmctld-state/seltzer.journal"
 local SITE = "job_submit_site.lua"
@@ -52,6 +53,33 @@ local TEXTS = {
     tres_per_task = "tres_per_task",
     wckey = "wckey",
     work_dir = "current_working_directory",
+}
+
+-- Logged as they are, also when Slurm knows no such thing. No control character can be in one that it knows.
+local LOGGED = {
+    "account",
+    "array_inx",
+    "batch_features",
+    "cpus_per_tres",
+    "dependency",
+    "exc_nodes",
+    "features",
+    "licenses",
+    "mcs_label",
+    "mem_per_tres",
+    "network",
+    "partition",
+    "prefer",
+    "qos",
+    "req_nodes",
+    "reservation",
+    "tres_bind",
+    "tres_freq",
+    "tres_per_job",
+    "tres_per_node",
+    "tres_per_socket",
+    "tres_per_task",
+    "wckey",
 }
 
 local LISTS = { exc_nodes = "excluded_nodes", req_nodes = "required_nodes" }
@@ -429,6 +457,21 @@ local function attempt(work, ...)
     return done and why
 end
 
+-- The first field, if any, that would end a line of slurmctld's log.
+local function forger(job)
+    for at = 1, #LOGGED do
+        local value = job[LOGGED[at]]
+        if type(value) == "string" and value:find("%c") then
+            return LOGGED[at]
+        end
+    end
+end
+
+local function refuse(field)
+    pcall(slurm.log_user, "a control character, such as the end of a line, can't be in a job's " .. field)
+    return slurm.ERROR
+end
+
 local function load_site()
     local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "/etc/slurm/"
     local file = open(here .. SITE)
@@ -453,6 +496,10 @@ local function submit(job, partitions, uid)
     if attempt(is_put_back, job, uid) then
         return slurm.SUCCESS
     end
+    local bad = attempt(forger, job)
+    if bad then
+        return refuse(bad)
+    end
     local code = slurm.SUCCESS
     if has_site then
         code = site_submit(job, partitions, uid)
@@ -467,6 +514,10 @@ local function submit(job, partitions, uid)
 end
 
 local function modify(job, record, partitions, uid)
+    local bad = attempt(forger, job)
+    if bad then
+        return refuse(bad)
+    end
     local code = slurm.SUCCESS
     if has_site then
         code = site_modify(job, record, partitions, uid)

@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 _NUMBER = r"\d{1,10}(?!\d)"
 _TASK = rf"(?P<task>{_NUMBER}|\*|\[[^\]\s]*\])"
 _JOB = rf"JobId=(?P<job>{_NUMBER})(?:_{_TASK})?(?:\+{_NUMBER})?(?:\((?P<own>{_NUMBER})\))?(?!\S)"
-_STAMP = re.compile(r"^\[[^\]]*\]\s+")
+_STAMP = re.compile(r"\[\d{4}-[^\]\s]*\] ")
+# What slurmctld puts before its words: level, scheduler, the function that says it, debug flag. What users write, such
+# as the name of a partition that there isn't, comes behind other words: so rules count at the beginning only.
+_BEFORE = r"(?:error: )?(?:sched(?:/\w+)?: )?(?:\w*_\w*: )?(?:HETJOB: )?"
 _IDS = re.compile(rf"JobId=({_NUMBER})(?:_[^\s(]*)?(?:\+\d+)?(?:\(({_NUMBER})\))?")
 _DEBUG = re.compile(r"debug\d?:")
 _RECOVERED = re.compile(rf"Recovered JobId=({_NUMBER})\S* Assoc=")
@@ -158,25 +161,27 @@ def _release(trace: Trace, _: re.Match[str]) -> None:
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ...] = tuple(
-    (re.compile(pattern.replace("<job>", _JOB).replace("<int>", _NUMBER)), step)
+    (re.compile(_BEFORE + pattern.replace("<job>", _JOB).replace("<int>", _NUMBER)), step)
     for pattern, step in (
         (r"_slurm_rpc_submit_batch_job: <job>", _submit),
         (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_together),
         (r"_slurm_rpc_allocate_resources <job> NodeList=(?P<nodes>\S+)", _allocate),
-        (r"\bAllocate <job> NodeList=(?P<nodes>\S+)", _start),
-        (r"\bStarted <job> in \S+ on (?P<nodes>\S+)", _start),
+        (r"Allocate <job> NodeList=(?P<nodes>\S+)", _start),
+        (r"Started <job> in \S+ on (?P<nodes>\S+)", _start),
         (r"<job> allocated resources: NodeList=(?P<nodes>\S+)", _start),
         (r"Registered PENDING <job> StepId=\S+ on node (?P<nodes>\S+)", _register),
         (r"Configuration for <job> (?:is )?complete", _start),
         (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number><int>)", _exit),
         (r"_job_complete: <job> cancelled by interactive user", _cancel),
         (r"_job_complete: <job> done", _end),
-        (r"[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
-        (r"<job> (?:starting expedited requeue|has been requeued)", _requeue),
-        (r"REQUEST_KILL_JOB <job> uid (?P<uid><int>)", _ask),
+        (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
+        (r"<job> starting expedited requeue", _requeue),
+        (r"preempted <job> has been requeued", _requeue),
+        # At its end, too: the job is as the user wrote it.
+        (r"REQUEST_KILL_JOB <job> uid (?P<uid><int>)$", _ask),
         (r"job_str_signal\(\) uid=<int> <job> sig=<int> returned", _refuse),
         (r"job_signal: (?P<signal><int>) of (?P<state>\w+) <job> successful", _signal),
-        (r"cancelling <job>", _cancel),
+        (r"Job dependency can't be satisfied, cancelling <job>", _cancel),
         (r"<job> with time_(?:limit|min) <int> exceeded deadline \S+ and cancelled", _cancel),
         (r"_slurm_rpc_update_job: complete <job> uid=", _modify),
         (r"_hold_job_rec: hold on <job> by uid", _hold),
@@ -215,7 +220,8 @@ def read(lines: Iterable[str]) -> Evidence:
     settings = _Settings()
     for line in lines:
         with suppress(ValueError):  # what users write is logged, and may keep no slurmctld from starting
-            _take(_STAMP.sub("", line, count=1), found, settings)
+            if match := _STAMP.match(line):
+                _take(line[match.end() :], found, settings)
     return found
 
 
@@ -227,7 +233,7 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
     if "JobId=" not in text or _DEBUG.match(text):
         return
     for pattern, step in _RULES:
-        if match := pattern.search(text):
+        if match := pattern.match(text):
             # The array's own record is what is left of it.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
