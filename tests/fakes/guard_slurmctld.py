@@ -18,7 +18,7 @@ from pathlib import Path
 KNOWN = (
     *("SlurmctldPort", "StateSaveLocation", "PartitionName", "SlurmctldLogFile", "SlurmctldDebug"),
     "LogTimeFormat",
-    *("SchedulerType", "SchedulerParameters", "FirstJobId"),
+    *("SchedulerType", "SchedulerParameters", "FirstJobId", "MaxJobCount", "MaxJobId"),
 )
 
 

@@ -15,6 +15,8 @@ from tests.fakes.guard_api import FakeApi
 from tests.fakes.guard_rig import Rig, until
 from tests.unit.test_guard_recovery_files import submit, write_job
 
+from seltzer.guard.recovery import firstid
+
 NO_JOBS = "#!/bin/sh\nexit 0\n"
 
 
@@ -71,6 +73,35 @@ def test_after_a_kill_jobs_are_looked_for_before_anything_is_scheduled(rig: Rig)
     assert "sched_interval" not in conf(rig) and "FirstJobId" not in conf(rig)
     assert "echo 12" in (rig.state / "lost" / "job.12" / "script").read_text()
     until("all is forgotten", lambda: not (rig.state / "epoch-1" / "seltzer.recovery").exists())
+
+
+def test_no_first_id_is_set_that_would_have_slurmctld_drop_jobs(rig: Rig) -> None:
+    rig.configure("first", "MaxJobCount=20000\nMaxJobId=20012")
+    rig.start()
+    pid = rig.running()
+    lose(rig, 12)
+    answer(rig.folder, f"#!/bin/sh\ncp {rig.folder}/etc-pod-a/slurm.conf {rig.folder}/while-repairing\n")
+    os.kill(pid, signal.SIGKILL)
+    until("the job is named", lambda: rig.api.report.get("recovered"))
+    quiet = (rig.folder / "while-repairing").read_text()
+    assert "sched_interval=-1" in quiet and "FirstJobId" not in quiet
+
+
+@pytest.mark.parametrize(("wanted", "conf", "given"), [
+    (13, b"", True),
+    (67_033_328, b"", True),
+    (67_033_329, b"", False),
+    (67_043_329, b"MaxJobCount=1", False),
+    (67_033_328, b"MaxJobId=999999999", True),
+    (67_033_329, b"MaxJobId=999999999", False),
+    (13, b"MAXJOBCOUNT = 90\n maxjobid=103 # all", True),
+    (14, b"MAXJOBCOUNT = 90\n maxjobid=103 # all", False),
+    (13, b"MaxJobCount=90\nMaxJobId=9\n#MaxJobId=8\nMaxJobId=0x67\n", True),
+    (13, b"MaxJobCount=many", False),
+    (0, b"", False),
+])  # fmt: skip
+def test_a_first_id_leaves_room_for_all_jobs_that_may_be_saved(wanted: int, conf: bytes, given: bool) -> None:
+    assert firstid.line(wanted, conf) == (f"FirstJobId={wanted}\n" if given else "")
 
 
 def test_a_job_that_lost_does_not_take_survives_and_is_named(rig: Rig) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -208,6 +210,56 @@ def test_putting_back_twice_is_as_good_as_once(epoch: Path) -> None:
     journal(epoch, k12={"user_id": "1000"})
     ctl = Ctl(submitted={12: {}})
     assert run(epoch, ctl, submit(12, 1)) == {"12": "put-back"}
+
+
+def give_away(epoch: Path, job: int) -> None:
+    """Another job has got its ID meanwhile, and slurmctld has removed the directory of the one before."""
+    shutil.rmtree(spool.directory(epoch, job))
+    write_job(epoch, job, key="another")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_job_whose_id_was_given_to_another_one_is_kept_and_the_other_is_left_alone(epoch: Path, known: bool) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    write_log(epoch, submit(12, 1) + LINE % (2, START % 12))
+    found, recovered = recovery.find(epoch), recovery.Recovered()
+    give_away(epoch, 12)
+    ctl = Ctl(submitted={12: {}})
+    if known:  # otherwise it comes between the look at the queue and the submission
+        ctl.knows(12)
+    recovery.repair(found, ctl, True, recovered)
+    ((told),) = recovered.jobs
+    assert (told.id, told.outcome, told.why) == (
+        "12",
+        "kept",
+        "it could not be put back: another job was given its ID",
+    )
+    assert (epoch.parent / spool.LOST / "job.12" / "script").exists()
+    assert not any(listed.held for listed in ctl.jobs.values())
+
+
+def test_a_job_that_was_not_put_back_is_not_taken_for_the_other_one_that_has_its_id(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+
+    def other(ctl: Ctl) -> None:
+        give_away(epoch, 12)
+        ctl.knows(12)
+
+    assert run(epoch, Ctl(unanswered={12: other}), submit(12, 1)) == {"12": "kept"}
+
+
+def test_a_job_whose_put_back_was_not_answered_is_known_by_its_key(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    write_log(epoch, submit(12, 1))
+    found, recovered = recovery.find(epoch), recovery.Recovered()
+    environment = spool.directory(epoch, 12) / "environment"
+    environment.unlink()  # so that the one that is safe stays as it was
+    environment.write_bytes(struct.pack("=I", 2) + b"SELTZER_PUT_BACK=\0SELTZER_JOB=k12\0")
+    recovery.repair(found, Ctl(submitted={12: {}}), True, recovered)
+    assert outcomes(recovered) == {"12": "put-back"}
 
 
 def test_a_job_whose_dependency_is_gone_is_held_without_it(epoch: Path) -> None:

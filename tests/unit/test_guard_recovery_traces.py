@@ -141,6 +141,17 @@ CASES: dict[str, tuple[list[str], Trace]] = {
 }
 
 
+WRITTEN = [
+    "_get_job_parts: invalid partition specified: {}",
+    'error: _find_node_record: lookup failure for node "{}"',
+    "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={} uid 1000",
+    "_slurm_rpc_kill_job: REQUEST_KILL_JOB {} uid 1000",
+    "job_submit/lua: {}",
+    "lua: {}",
+]
+"""What a user writes is logged in such lines."""
+
+
 def stamped(lines: list[str]) -> list[str]:
     return [f"[2026-11-16T03:13:36.{index:03d}] {line}" for index, line in enumerate(lines)]
 
@@ -173,19 +184,14 @@ def test_jobs_that_a_slurmctld_recovered_are_known() -> None:
     assert traces.read(stamped(lines)).recovered == {7, 8}
 
 
+@pytest.mark.parametrize("line", [*WRITTEN, "_slurm_rpc_kill_job: job_str_signal() uid=1 {} sig=9 returned: Invalid"])
+def test_an_id_that_a_user_writes_is_none_that_slurmctld_gave(line: str) -> None:
+    for id_ in ("JobId=67043327", "67043327"):
+        assert traces.read(stamped([SUBMIT, line.format(id_)])).highest == 7
+
+
 def test_ids_of_a_federation_do_not_count_as_the_highest() -> None:
     assert traces.read(stamped(["Recovered JobId=134217729 Assoc=0", "Recovered JobId=12 Assoc=0"])).highest == 12
-
-
-WRITTEN = [
-    "_get_job_parts: invalid partition specified: {}",
-    'error: _find_node_record: lookup failure for node "{}"',
-    "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={} uid 1000",
-    "_slurm_rpc_kill_job: REQUEST_KILL_JOB {} uid 1000",
-    "job_submit/lua: {}",
-    "lua: {}",
-]
-"""What a user writes is logged in such lines."""
 
 
 @pytest.mark.parametrize("line", WRITTEN)

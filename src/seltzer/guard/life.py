@@ -17,7 +17,7 @@ from seltzer.guard.config import Config, Rollout
 from seltzer.guard.epoch import Epoch
 from seltzer.guard.partitions import Teller
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery import history
+from seltzer.guard.recovery import firstid, history
 from seltzer.guard.repairer import Repairer
 from seltzer.guard.report import Report, now
 from seltzer.guard.rollcall import RollCall
@@ -240,7 +240,7 @@ class Life:
         if not wanted or wanted[-1].lower() in _TOO_QUIET:
             lines += "SlurmctldDebug=verbose\n"
         if self._quiet:
-            lines += f"{recovery.QUIET}FirstJobId={self._found.first_job_id}\n"
+            lines += recovery.QUIET + firstid.line(self._found.first_job_id, chosen.files["slurm.conf"])
         config.write(chosen, self._places.etc, lines)
 
     def _stop(self, reason: Reason) -> None:

@@ -47,14 +47,14 @@ def put_back(
         for job in missing:
             unsaved = _unsaved(job, evidence, tasks.get(job, {}), files.get(job), read)
             unsaved = replace(unsaved, unlogged=found.unlogged)
-            each = _settle(unsaved, files.get(job), rest, slurm, keep_jobs)
+            each = _settle(unsaved, files.get(job), found, rest, slurm, keep_jobs)
             if each.is_back:  # told at once: if we are cut off, nobody else ever names it
                 recovered.tell(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
             else:
                 settled.append(each)
     finally:
         rest.close()
-    _look(settled, slurm)
+    _look(settled, files, found, slurm)
     # Only now, so that whoever is cancelled meanwhile leaves nothing in `lost` that nobody was told of.
     told = {job.id for job in recovered.jobs} | record.named(found.epoch)
     for each in settled:
@@ -103,21 +103,21 @@ class _Settled:
 
 
 def _settle(
-    unsaved: Unsaved, files: spool.Files | None, rest: Submitter, slurm: Controller, keep_jobs: bool
+    unsaved: Unsaved, files: spool.Files | None, found: Found, rest: Submitter, slurm: Controller, keep_jobs: bool
 ) -> _Settled:
     """What becomes of it; if it is to be put back, it has been."""
     verdict = of_unsaved(unsaved, keep_jobs)
     if files is None or verdict.action not in ("put-back", "put-back-held"):
         return _Settled(unsaved, verdict)
     try:
-        return _put(unsaved, verdict, files, rest, slurm)
+        return _put(unsaved, verdict, files, found, rest, slurm)
     except Cancelled:
         raise
     except Exception as error:  # of which we didn't think
         return _Settled(unsaved, verdict, repr(error))
 
 
-def _look(settled: Sequence[_Settled], slurm: Controller) -> None:
+def _look(settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: Found, slurm: Controller) -> None:
     """See which of the jobs are in the queue of which nobody knows: a person would run those again that are kept."""
     unsure = [each for each in settled if each.unsure]
     if not unsure:
@@ -130,7 +130,7 @@ def _look(settled: Sequence[_Settled], slurm: Controller) -> None:
     for each in unsure:
         if queue is None:
             each.verdict = Verdict("kept", "keep", f"{_LOOK}: {each.unsure}")
-        elif each.unsaved.id not in queue:
+        elif (job := each.unsaved.id) not in queue or not spool.is_same(found.epoch, job, files[job]):
             each.verdict = _not_put(each.unsure)
 
 
@@ -138,7 +138,9 @@ def _not_put(why: object) -> Verdict:
     return Verdict("kept", "keep", f"it could not be put back: {why}")
 
 
-def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter, slurm: Controller) -> _Settled:
+def _put(
+    unsaved: Unsaved, verdict: Verdict, files: spool.Files, found: Found, rest: Submitter, slurm: Controller
+) -> _Settled:
     """Put it back. One that depends on a job that is gone is held without that; what Slurm refuses is kept."""
     assert unsaved.entry and files.script is not None
     without = directives.without(files.script)
@@ -148,11 +150,20 @@ def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter
     options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
-    error, asked = _submit(options, files.script, rest, slurm)
+
+    def submit(options: dict[str, Any]) -> tuple[SlurmError | None, bool]:
+        error, asked = _submit(options, files.script or "", rest, slurm)
+        if not error or error.number != DUPLICATE:
+            return error, asked
+        if spool.is_same(found.epoch, unsaved.id, files):
+            return None, True  # an earlier try did it
+        return SlurmError("another job was given its ID", DUPLICATE), asked
+
+    error, asked = submit(options)
     if error and error.refused and "dependency" in options:
         why = f"its dependency {options.pop('dependency')} was refused: {error}{without}"
         verdict = Verdict("held", "none", why)
-        error, asked = _submit({**options, "hold": True, "admin_comment": why}, files.script, rest, slurm)
+        error, asked = submit({**options, "hold": True, "admin_comment": why})
     if not error:
         return _Settled(unsaved, verdict)
     unsure = asked and not error.refused
@@ -160,14 +171,15 @@ def _put(unsaved: Unsaved, verdict: Verdict, files: spool.Files, rest: Submitter
 
 
 def _submit(options: dict[str, Any], script: str, rest: Submitter, slurm: Controller) -> tuple[SlurmError | None, bool]:
-    """What went wrong, unless it is in the queue now; and whether slurmctld may have been asked all the same."""
+    """What went wrong, unless it is in the queue now; and whether slurmctld may have been asked all the same.
+
+    With DUPLICATE a job of that ID is there: from an earlier try, or another one that was given the ID.
+    """
     asked = False
     for attempt in (1, 2):
         try:
             rest.submit(options, script)
         except SlurmError as error:
-            if error.number == DUPLICATE:
-                return None, True  # an earlier try did it
             asked = asked or not error.unasked
             if error.refused or attempt == 2:
                 return error, asked

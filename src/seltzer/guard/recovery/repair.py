@@ -32,7 +32,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     keeper = Keeper(found.epoch)
     queue: list[Listed] | None = None
     try:
-        queue = _ask(slurm)
+        queue = _not_others(_ask(slurm), evidence, found)
         _mend(queue, evidence, found, keeper, slurm, recovered)
     except Cancelled:
         raise
@@ -53,6 +53,16 @@ def _ask(slurm: Controller) -> list[Listed]:
         except SlurmError:
             slurm.left()
             slurm.pause(_AGAIN)
+
+
+def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> list[Listed]:
+    """Without the jobs that were given the ID of one that was found, where that couldn't be prevented."""
+    others = {
+        job
+        for job in {each.job for each in queue} & found.jobs - evidence.recovered
+        if not spool.is_same(found.epoch, job, spool.read(found.epoch, job))
+    }
+    return [each for each in queue if each.job not in others]
 
 
 def _mend(

@@ -110,6 +110,13 @@ def key(epoch: Path, job: int) -> str:
     return Files(None, _environment(epoch / RECOVERY / f"job.{job}" / "environment")).key
 
 
+def is_same(epoch: Path, job: int, files: Files) -> bool:
+    """Whether what slurmctld has under that ID is the job of these files, and not another one that was given it."""
+    folder = directory(epoch, job)
+    own = Files(_script(folder / "script"), _environment(folder / "environment"))
+    return own.script is not None and (own == files or (own.key != "" and own.key == files.key))
+
+
 def directory(epoch: Path, job: int) -> Path:
     """slurmctld's own."""
     return epoch / f"hash.{job % 10}" / f"job.{job}"

@@ -20,9 +20,8 @@ _STAMP = re.compile(r"\[\d{4}-[^\]\s]*\] ")
 # What slurmctld puts before its words: level, scheduler, the function that says it, debug flag. What users write, such
 # as the name of a partition that there isn't, comes behind other words: so rules count at the beginning only.
 _BEFORE = r"(?:error: )?(?:sched(?:/\w+)?: )?(?:\w*_\w*: )?(?:HETJOB: )?"
-_IDS = re.compile(rf"JobId=({_NUMBER})(?:_[^\s(]*)?(?:\+\d+)?(?:\(({_NUMBER})\))?")
 _DEBUG = re.compile(r"debug\d?:")
-_RECOVERED = re.compile(rf"Recovered JobId=({_NUMBER})\S* Assoc=")
+_RECOVERED = re.compile(rf"Recovered {_JOB} Assoc=")
 _LEVEL = re.compile(r"Set debug level to '(?P<level>\w+)'")
 _FLAGS = re.compile(r"Set DebugFlags to (?P<flags>\S*)")
 _BEGIN = re.compile(r"slurmctld version \S+ started on cluster ")
@@ -68,7 +67,7 @@ Name = tuple[int, str]
 
 @dataclass
 class Evidence:
-    """All jobs that a log tells of, by name, and the highest ID in it."""
+    """All jobs that a log tells of, by name, and the highest ID that slurmctld gave to one of them."""
 
     jobs: dict[Name, Trace] = field(default_factory=dict)
     recovered: set[int] = field(default_factory=set)
@@ -77,6 +76,11 @@ class Evidence:
 
     def of(self, job: int) -> Trace:
         return self.jobs.get((job, "")) or Trace()
+
+    def count(self, match: re.Match[str]) -> None:
+        """The IDs of a job or a task, which has one of its own."""
+        ids = (int(number) for number in (match["job"], match["own"]) if number)
+        self.highest = max([self.highest, *(number for number in ids if number < HIGHEST)])
 
     def by_array(self) -> dict[int, dict[str, Trace]]:
         """The tasks that have traces of their own, by their array."""
@@ -237,8 +241,9 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
             # The array's own record is what is left of it.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
+            if step not in (_ask, _refuse):  # there a user names a job, whether there is such a one or not
+                found.count(match)
             break
     if match := _RECOVERED.match(text):
-        found.recovered.add(int(match[1]))
-    ids = [int(number) for pair in _IDS.findall(text) for number in pair if number]
-    found.highest = max([found.highest, *(number for number in ids if number < HIGHEST)])
+        found.recovered.add(int(match["job"]))
+        found.count(match)
