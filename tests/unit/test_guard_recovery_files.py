@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import calendar
 import errno
 import itertools
 import json
 import os
 import struct
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seltzer.guard import logroom, recovery, rotation
+from seltzer.guard.recovery import found as found_
 from seltzer.guard.recovery import history, journal, spool, traces
 
-T0 = 1_800_000_000  # a time of the volume
+T0 = 1_700_000_000  # a time of the volume
 LINE = "[2026-11-16T03:13:%02d.500] %s\n"
 
 
@@ -102,6 +105,93 @@ def test_times_of_files_and_of_the_log_are_compared_where_the_log_ends(epoch: Pa
     write_log(epoch, submit(1, 1) + submit(2, 11), at=T0)
     last = history.last_time(epoch)
     assert last and history.in_log_time(epoch, T0 - 10) == pytest.approx(last - 10)
+
+
+BEGIN = calendar.timegm((2026, 11, 16, 3, 13, 0))
+SAVED, KILLED = BEGIN + 100, BEGIN + 104
+START = "sched: Allocate JobId=%d NodeList=n1 #CPUs=1 Partition=cpu"
+
+
+def at(seconds: float, text: str) -> str:
+    """A line of that time."""
+    return f"[{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}] {text}\n"
+
+
+def told_of(epoch: Path, found: recovery.Found) -> set[int]:
+    """Of which jobs the repair knows something."""
+    return {job for job, _ in traces.read(history.read(epoch, found.since, found.floor).lines).jobs}
+
+
+def kill(epoch: Path, zone: float = 0, step: float = 0, busy: bool = True) -> None:
+    """Job 4 is old, 5 starts after the last save, and then slurmctld is killed.
+
+    Between the save and the start the log's time leaps by `zone`, and all clocks by `step`.
+    """
+    log = at(BEGIN, START % 4)
+    if busy:
+        log += at(SAVED - 1, "x") + at(SAVED + 1, START % 6)
+    log += at(SAVED + zone + step + 3, START % 5)
+    write_log(epoch, log, at=SAVED + step + 3)
+    save_state(epoch, SAVED)
+
+
+@pytest.mark.parametrize("busy", [True, False])
+@pytest.mark.parametrize(("zone", "step"), [(0, 0), (0, -60), (0, -20), (3600, 0), (-3600, 0), (0, 60)])
+def test_whatever_happens_to_the_clock_all_lines_since_the_last_save_are_read(
+    epoch: Path, zone: float, step: float, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(epoch, zone, step, busy)
+    monkeypatch.setattr(found_, "_now", lambda _: int((SAVED + step + 4) * 1e9))
+    found = recovery.find(epoch)
+    wanted = {5, 6} if busy else {5}
+    if zone < 0:
+        wanted.add(4)  # an hour seems to be there twice: both are read
+    assert found.quiet and told_of(epoch, found) == wanted
+
+
+@pytest.mark.parametrize("ahead", [0, 10, 30, 4000, -10, -30, -4000])
+def test_who_takes_over_reads_what_another_clock_wrote(
+    epoch: Path, ahead: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(epoch)
+    rotation.take_over(epoch)
+    monkeypatch.setattr(found_, "_now", lambda _: int((KILLED - ahead) * 1e9))
+    found = recovery.find(epoch)
+    write_log(epoch, at(KILLED - ahead, "slurmctld version 26.05.5 started on cluster x(885)"))
+    assert told_of(epoch, found) == {5, 6}
+
+
+def test_what_was_repaired_is_not_looked_at_again_however_late_it_seems_to_be(epoch: Path) -> None:
+    kill(epoch)
+    rotation.take_over(epoch)
+    recovery.find(epoch)
+    mine = at(KILLED - 3000, "Recovered JobId=5 Assoc=0")
+    write_log(epoch, mine, at=KILLED - 3000)
+    recovery.finished(epoch, history.last_line(epoch))
+    write_log(epoch, mine + at(KILLED - 2990, START % 7), at=KILLED - 2990)
+    save_state(epoch, KILLED - 2995)
+    assert told_of(epoch, recovery.find(epoch)) == {7}
+
+
+def test_a_repair_that_the_log_does_not_know_hides_nothing(epoch: Path) -> None:
+    kill(epoch)
+    for floor in (repr(float(KILLED + 1800)), at(KILLED + 1800, "x").rstrip()):
+        recovery.finished(epoch, floor)
+        assert told_of(epoch, recovery.find(epoch)) == {5, 6}
+
+
+def test_a_time_that_a_user_wrote_hides_nothing(epoch: Path) -> None:
+    kill(epoch)
+    with (epoch / history.LOG).open("a") as log:
+        log.write(at(0, "x") + at(KILLED, "y"))
+    os.utime(epoch / history.LOG, (KILLED, KILLED))
+    assert {5, 6} <= told_of(epoch, recovery.find(epoch))
+
+
+def test_a_line_within_which_a_slurmctld_was_killed_is_not_completed_by_the_next(epoch: Path) -> None:
+    write_log(epoch, submit(1, 1) + submit(23, 2)[:-25], f"{history.LOG}.1")
+    write_log(epoch, submit(3, 3))
+    assert [line[-30:] for line in history.read(epoch, None).lines] == [submit(job, 1)[-31:-1] for job in (1, 3)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -256,8 +346,9 @@ def test_an_idle_cluster_that_crashes_starts_as_ever(epoch: Path) -> None:
     write_job(epoch, 12, at=T0 - 5000)
     save_state(epoch, T0 - 4000)
     write_log(epoch, submit(12, 1) + LINE % (59, "Running as primary controller"))
-    os.utime(epoch / history.LOG, (T0 - 4942, T0 - 4942))
-    (epoch / history.LOG).open("a").write("[2026-11-16T05:13:00.000] Node n1 now responding\n")
+    with (epoch / history.LOG).open("a") as log:
+        log.write("[2026-11-16T05:13:00.000] Node n1 now responding\n")
+    os.utime(epoch / history.LOG, (T0 + 2199, T0 + 2199))
     assert not recovery.find(epoch).quiet
     assert not (epoch / spool.RECOVERY).exists()
 
@@ -291,7 +382,7 @@ def test_a_repair_that_was_cut_short_is_found_again_until_it_is_finished(epoch: 
     save_state(epoch, T0 + 3000)
     again = recovery.find(epoch)
     assert (again.quiet, again.jobs, again.since) == (True, first.jobs, first.since)
-    recovery.finished(epoch, history.last_time(epoch))
+    recovery.finished(epoch, history.last_line(epoch))
     assert not recovery.find(epoch).quiet
 
 

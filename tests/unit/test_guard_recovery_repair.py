@@ -510,7 +510,7 @@ def test_a_repair_that_was_cut_short_still_knows_that_lines_are_missing(epoch: P
     assert recovery.find(epoch).unlogged
     mark(epoch, 0)  # what was saved meanwhile is younger
     assert recovery.find(epoch).unlogged
-    recovery.finished(epoch, None)
+    recovery.finished(epoch, "")
     assert not recovery.find(epoch).unlogged
 
 

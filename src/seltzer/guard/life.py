@@ -70,7 +70,7 @@ class Life:
         self._quiet = self._found.quiet  # nothing is scheduled yet
         self._repairer: Repairer | None = None
         self._teller: Teller | None = None
-        self._opened: tuple[int, float | None] | None = None  # from which state, and up to when the log told
+        self._opened: tuple[int, str] | None = None  # from which state, and the last line that the log had
         if self._quiet:
             log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
         self._write(chosen)
@@ -196,12 +196,12 @@ class Life:
         if told:
             self._world.report.set(recovered=told)
         if self._repairer.safe:
-            self._opened = (state.saved(self._epoch.path), history.last_time(self._epoch.path))
+            self._opened = (state.saved(self._epoch.path), history.last_line(self._epoch.path))
         else:
             log.say("not all that was found could be kept: the next start looks at it again")
         return Reason.REPAIRED
 
-    def _finish_repair(self, before: int, until: float | None) -> None:
+    def _finish_repair(self, before: int, until: str) -> None:
         self._opened = None
         if state.saved(self._epoch.path) != before:
             recovery.finished(self._epoch.path, until)

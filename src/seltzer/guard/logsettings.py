@@ -7,7 +7,6 @@ however old they are, also when the part of the log that had them is gone.
 from __future__ import annotations
 
 import calendar
-import math
 import re
 import time
 from contextlib import suppress
@@ -16,7 +15,7 @@ from pathlib import Path
 LOG = "slurmctld.log"
 _OLD = "seltzer.log-settings"
 _LINE = re.compile(
-    rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?[^\]\n]*\] "
+    rb"^\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\]\n]*\] "
     rb"(slurmctld version |Set debug level to |Set DebugFlags to ).*\n",
     re.MULTILINE,
 )
@@ -30,23 +29,29 @@ def remember(epoch: Path) -> None:
         half.rename(epoch / _OLD)
 
 
-def find(epoch: Path, before: float = math.inf) -> list[bytes]:
-    """These lines up to a time of the log, from the last start of a slurmctld on.
+def find(epoch: Path) -> list[bytes]:
+    """These lines, from the last start of a slurmctld on.
 
     Some may be there twice, but then all that followed them are, too.
     """
+    return older(epoch, _read(epoch / f"{LOG}.1") + b"\n" + _read(epoch / LOG))
+
+
+def older(epoch: Path, text: bytes) -> list[bytes]:
+    """The same for the end of that part of the log: what counts where it ends."""
     found: list[bytes] = []
-    for name in (_OLD, f"{LOG}.1", LOG):
-        try:
-            text = (epoch / name).read_bytes()
-        except OSError:
-            continue
-        for match in _LINE.finditer(text):
-            if stamp(match) < before:
-                if match[3].startswith(b"slurmctld"):
-                    found.clear()
-                found.append(match[0])
+    for match in _LINE.finditer(_read(epoch / _OLD) + b"\n" + text):
+        if match[1].startswith(b"slurmctld"):
+            found.clear()
+        found.append(match[0])
     return found
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 def stamp(match: re.Match[bytes]) -> float:

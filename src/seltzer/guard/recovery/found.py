@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from seltzer.guard.recovery.history import MARGIN
 
 _CLEAN = "seltzer.clean"
 _FLOOR = "seltzer.recovered"
+_NOW = "seltzer.now"
 _SINCE = "since"
 _UNLOGGED = "unlogged"
 
@@ -26,6 +28,8 @@ class Found:
     """The time of the log from which on things may not have been saved; None is for all of it."""
     jobs: frozenset[int] = frozenset()
     """Jobs whose directories are safe now. Most of them have been saved."""
+    floor: str = ""
+    """The line of the log up to which all has been repaired and saved; empty if there is none."""
     first_job_id: int = 0
     """No ID below it may be given to another job; 0 if all may."""
     quiet: bool = False
@@ -43,10 +47,11 @@ def find(epoch: Path) -> Found:
     if not saved and not any(epoch.glob("hash.?")):
         return Found(epoch)  # a new cluster
     since, made = _window(epoch, saved)
+    floor = _text(epoch / _FLOOR)
     if unfinished is not None:
         # Its repair was cut short: what that one had to look at is to be looked at again.
         since = None if since is None or unfinished == -math.inf else min(since, unfinished)
-    evidence = traces.read(history.read(epoch, since).lines)
+    evidence = traces.read(history.read(epoch, since, floor).lines)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
     unlogged = logroom.unlogged_since(epoch, made) or (epoch / spool.RECOVERY / _UNLOGGED).exists()
@@ -58,7 +63,7 @@ def find(epoch: Path) -> Found:
         (epoch / spool.RECOVERY / _UNLOGGED).touch()
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    return Found(epoch, since, jobs, highest + 1, quiet=True, unlogged=unlogged)
+    return Found(epoch, since, jobs, floor, highest + 1, quiet=True, unlogged=unlogged)
 
 
 def begun(epoch: Path) -> None:
@@ -73,10 +78,10 @@ def ended_well(epoch: Path, before: int) -> None:
         _write(epoch / _CLEAN, str(saved))
 
 
-def finished(epoch: Path, until: float | None) -> None:
-    """What was found up to that time of the log has been repaired and saved."""
-    if until is not None:
-        _write(epoch / _FLOOR, repr(until))
+def finished(epoch: Path, until: str) -> None:
+    """What was found up to that line of the log has been repaired and saved."""
+    if until:
+        _write(epoch / _FLOOR, until)
     spool.forget(epoch)
 
 
@@ -86,9 +91,10 @@ def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
         return None, -math.inf
     made = saved / 1e9 - MARGIN
     since = history.in_log_time(epoch, made)
-    floor = _number(epoch / _FLOOR)
-    if since is not None and floor is not None:
-        since = max(since, floor)
+    if since is not None and (saved > _now(epoch) or history.was_set_back(epoch)):
+        # The clock was set back, so the state seems to be younger than what happened after it.
+        last = history.last_time(epoch)
+        since = min(since, (since if last is None else last) - MARGIN)
     return since, made
 
 
@@ -107,11 +113,14 @@ def _remember(epoch: Path, since: float | None) -> None:
     _write(epoch / spool.RECOVERY / _SINCE, json.dumps(since))
 
 
-def _number(file: Path) -> float | None:
+def _now(epoch: Path) -> int:
+    """The volume's time in nanoseconds."""
+    file = epoch / _NOW
     try:
-        return float(_text(file))
-    except ValueError:
-        return None
+        file.touch()
+        return file.stat().st_mtime_ns
+    except OSError:
+        return time.time_ns()
 
 
 def _text(file: Path) -> str:

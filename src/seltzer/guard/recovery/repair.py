@@ -28,7 +28,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     Whether what was found isn't needed any more. What is told by then stays told when it raises: Cancelled when
     slurmctld ends meanwhile, and then the rest is the next start's; anything else is for `emergency`.
     """
-    evidence = traces.read(history.read(found.epoch, found.since).lines)
+    evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
     keeper = Keeper(found.epoch)
     queue: list[Listed] | None = None
     try:
@@ -236,7 +236,7 @@ def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
     """
     keeper, evidence = Keeper(found.epoch), Evidence()
     with suppress(Exception):
-        evidence = traces.read(history.read(found.epoch, found.since).lines)
+        evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
         _withdraw_all(None, evidence, keeper, recovered)
     told = {job.id: job.outcome for job in recovered.jobs}
     for job in sorted(spool.saved(found.epoch) - evidence.recovered):
