@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.unit.test_guard_recovery_files import LINE, T0, save_state, submit, write_job, write_log
 
-from seltzer.guard import logroom, recovery
+from seltzer.guard import logroom, recovery, rotation
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmError
@@ -501,6 +501,25 @@ def test_where_lines_of_the_log_may_be_missing_nothing_that_waits_is_taken_for_u
     assert found == {"1": "held", "4_7": "held", "12": "held"}
     assert all(ctl.jobs[name].held for name in ((1, ""), (4, "7"))) and ctl.submitted[12]["hold"]
     assert ctl.never_again == ["3"], "it may have ended, and Slurm would start it again"
+
+
+@pytest.mark.parametrize("reaches_back", [True, False])
+def test_a_log_that_does_not_reach_back_to_the_last_save_proves_nothing(
+    epoch: Path, reaches_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "LIMIT", 100)
+    write_log(epoch, LINE % (10 if reaches_back else 30, "debug3: x" * 10), f"{history.LOG}.1")
+    ctl = Ctl()
+    ctl.knows(1)
+    told = run(epoch, ctl, submit(12, 31))
+    assert told == ({"12": "lost"} if reaches_back else {"1": "held", "12": "lost"})
+
+
+def test_a_young_log_is_all_there_ever_was(epoch: Path) -> None:
+    write_log(epoch, LINE % (30, "slurmctld version 26.05.5 started on cluster x(885)"), f"{history.LOG}.1")
+    ctl = Ctl()
+    ctl.knows(1)
+    assert run(epoch, ctl, submit(12, 31)) == {"12": "lost"}
 
 
 def test_a_repair_that_was_cut_short_still_knows_that_lines_are_missing(epoch: Path) -> None:

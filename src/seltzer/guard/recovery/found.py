@@ -10,7 +10,8 @@ from pathlib import Path
 
 from seltzer.guard import log, logroom, state
 from seltzer.guard.recovery import history, spool, traces
-from seltzer.guard.recovery.history import MARGIN
+from seltzer.guard.recovery.history import MARGIN, History
+from seltzer.guard.recovery.verdicts import CUT, FULL
 
 _CLEAN = "seltzer.clean"
 _FLOOR = "seltzer.recovered"
@@ -34,8 +35,8 @@ class Found:
     """No ID below it may be given to another job; 0 if all may."""
     quiet: bool = False
     """Whether nothing may be scheduled before all is repaired."""
-    unlogged: bool = False
-    """Whether slurmctld may have started and ended jobs without a line in its log, since there was no room."""
+    unlogged: str = ""
+    """Why slurmctld may have started and ended jobs without a line in its log; empty if it can't have."""
 
 
 def find(epoch: Path) -> Found:
@@ -51,16 +52,17 @@ def find(epoch: Path) -> Found:
     if unfinished is not None:
         # Its repair was cut short: what that one had to look at is to be looked at again.
         since = None if since is None or unfinished == -math.inf else min(since, unfinished)
-    evidence = traces.read(history.read(epoch, since, floor).lines)
+    told = history.read(epoch, since, floor)
+    evidence = traces.read(told.lines)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    unlogged = logroom.unlogged_since(epoch, made) or (epoch / spool.RECOVERY / _UNLOGGED).exists()
+    unlogged = _unlogged(epoch, made, told)
     if not (new or evidence.jobs or unlogged or unfinished is not None):
         return Found(epoch)
     spool.save(epoch, new)
     _remember(epoch, since)
     if unlogged:
-        (epoch / spool.RECOVERY / _UNLOGGED).touch()
+        (epoch / spool.RECOVERY / _UNLOGGED).write_text(unlogged)
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
     return Found(epoch, since, jobs, floor, highest + 1, quiet=True, unlogged=unlogged)
@@ -96,6 +98,16 @@ def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
         last = history.last_time(epoch)
         since = min(since, (since if last is None else last) - MARGIN)
     return since, made
+
+
+def _unlogged(epoch: Path, made: float, told: History) -> str:
+    """Why lines may be missing that are younger than the last save; also if an unfinished repair found that."""
+    before = epoch / spool.RECOVERY / _UNLOGGED
+    if before.exists():
+        return _text(before) or FULL
+    if logroom.unlogged_since(epoch, made):
+        return FULL
+    return "" if told.whole else CUT
 
 
 def _since(epoch: Path) -> float | None:

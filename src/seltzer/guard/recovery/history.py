@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from seltzer.guard import logsettings
+from seltzer.guard import logsettings, rotation
 from seltzer.guard.logsettings import stamp
 
 LOG = logsettings.LOG
@@ -36,6 +36,8 @@ class History:
     """How many of the lines are before the end."""
     first: float | None
     """The time of the first line of the end, as the log has it."""
+    whole: bool = True
+    """Whether the end is all that was logged in its time: the log reaches back to it."""
 
 
 def read(epoch: Path, since: float | None, floor: str = "") -> History:
@@ -45,9 +47,11 @@ def read(epoch: Path, since: float | None, floor: str = "") -> History:
     """
     text = _text(epoch)
     begin = max(0 if since is None else _begin(text, since), _behind(text, floor))
+    # What is shorter has never lost anything to a rotation or a takeover.
+    whole = since is None or begin > 0 or len(text) < rotation.LIMIT
     first = _STAMP.search(text, begin)
     older = _lines(b"".join(logsettings.older(epoch, text[:begin])))
-    return History((*older, *_lines(text[begin:])), len(older), stamp(first) if first else None)
+    return History((*older, *_lines(text[begin:])), len(older), stamp(first) if first else None, whole)
 
 
 def last_time(epoch: Path) -> float | None:

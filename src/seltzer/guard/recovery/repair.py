@@ -80,7 +80,7 @@ def _mend(
         traced += _without_traces(queue, traced)
         _keep_from_starting_over(queue, slurm)
     for name, listed, trace in traced:
-        verdict = of_known(trace, listed.state, listed.user, found.unlogged and not listed.held)
+        verdict = of_known(trace, listed.state, listed.user, "" if listed.held else found.unlogged)
         if verdict:
             todo[verdict.action].append((name, listed, verdict, trace))
     _hold(todo["hold"], keeper, slurm, recovered)

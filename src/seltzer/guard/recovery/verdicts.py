@@ -16,7 +16,8 @@ Outcome = Literal["put-back", "held", "kept", "ran", "cancelled", "lost"]
 Action = Literal["put-back", "put-back-held", "keep", "hold", "cancel", "complete", "none"]
 OURS = frozenset({0, 401})
 """Who may end everybody's jobs for certain: root and SlurmUser."""
-UNLOGGED = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
+FULL = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
+CUT = "it may have started: slurmctld's log has grown so fast that it doesn't reach back to the last save"
 # States of squeue in which a job holds nodes.
 ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
 
@@ -40,8 +41,8 @@ class Unsaved:
     has_files: bool = True
     entry: Entry | None = None
     modified: bool = False
-    unlogged: bool = False
-    """Lines of the log may be missing."""
+    unlogged: str = ""
+    """Why lines of the log may be missing, and what that means; empty if none are."""
 
     @property
     def owner(self) -> int | None:
@@ -105,13 +106,13 @@ def _doubt(job: Unsaved) -> str:
         return "it had been held or released"
     if trace.unseen or any(each.unseen for each in job.tasks.values()):
         return "it may have started: slurmctld's log had been set too quiet to tell"
-    return UNLOGGED if job.unlogged else ""
+    return job.unlogged
 
 
-def of_known(trace: Trace, state: str, owner: int | None, unlogged: bool = False) -> Verdict | None:
+def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") -> Verdict | None:
     """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do.
 
-    `unlogged`: lines of the log may be missing.
+    `unlogged`: why lines of the log may be missing, if they may.
     """
     if state == "PENDING":
         if _was_cancelled(trace, owner):
@@ -121,7 +122,7 @@ def of_known(trace: Trace, state: str, owner: int | None, unlogged: bool = False
             return Verdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
         if trace.held:
             return Verdict("held", "hold", "it had been held, which was not saved")
-        return Verdict("held", "hold", UNLOGGED) if unlogged else None
+        return Verdict("held", "hold", unlogged) if unlogged else None
     if state in ALIVE:
         if trace.cancelled and not trace.requeued:
             return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
