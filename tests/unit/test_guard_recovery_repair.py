@@ -20,6 +20,7 @@ from seltzer.guard import logroom, recovery, rotation
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmError
+from seltzer.guard.recovery.verdicts import UNSEEN
 from seltzer.guard.repairer import Repairer
 from seltzer.guard.settings import Settings
 
@@ -513,6 +514,19 @@ def test_a_log_that_does_not_reach_back_to_the_last_save_proves_nothing(
     ctl.knows(1)
     told = run(epoch, ctl, submit(12, 31))
     assert told == ({"12": "lost"} if reaches_back else {"1": "held", "12": "lost"})
+
+
+@pytest.mark.parametrize("level", ["info", "verbose"])
+def test_where_the_log_was_set_too_quiet_nothing_that_waits_is_taken_for_unstarted(epoch: Path, level: str) -> None:
+    ctl = Ctl()
+    ctl.knows(1)
+    ctl.knows(2, held=True)
+    log = LINE % (1, "slurmctld version 26.05.5 started on cluster x(885)") + LINE % (
+        2,
+        f"Set debug level to '{level}'",
+    )
+    _, whys = repaired(epoch, ctl, log + submit(12, 50))
+    assert whys.pop("12") and whys == ({"1": UNSEEN} if level == "info" else {})
 
 
 def test_a_young_log_is_all_there_ever_was(epoch: Path) -> None:

@@ -162,6 +162,22 @@ def test_the_log_tells_what_happened_to_a_job(name: str) -> None:
     assert traces.read(stamped(lines)).of(7) == expected
 
 
+@pytest.mark.parametrize(("lines", "older", "unseen"), [
+    ([SUBMIT], 0, False),
+    (["Set debug level to 'info'", SUBMIT], 1, True),
+    (["Set debug level to 'info'"], 1, True),
+    (["Set debug level to 'info'", "slurmctld version 26.05.5 started on cluster x(885)"], 1, True),
+    (["Set debug level to 'info'", "slurmctld version 26.05.5 started on cluster x(885)", SUBMIT], 2, False),
+    (["Set debug level to 'info'", "Set debug level to 'verbose'", SUBMIT], 2, False),
+    (["Set DebugFlags to none", SUBMIT], 1, True),
+    ([SUBMIT, "Set debug level to 'verbose'"], 0, True),
+])  # fmt: skip
+def test_a_log_that_was_too_quiet_in_its_end_proves_nothing_of_any_job(
+    lines: list[str], older: int, unseen: bool
+) -> None:
+    assert traces.read(stamped(lines), older).unseen is unseen
+
+
 def test_tasks_of_an_array_are_told_apart_and_its_own_record_is_the_array() -> None:
     found = traces.read(
         stamped(

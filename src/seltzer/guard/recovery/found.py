@@ -10,8 +10,8 @@ from pathlib import Path
 
 from seltzer.guard import log, logroom, state
 from seltzer.guard.recovery import history, spool, traces
-from seltzer.guard.recovery.history import MARGIN, History
-from seltzer.guard.recovery.verdicts import CUT, FULL
+from seltzer.guard.recovery.history import MARGIN
+from seltzer.guard.recovery.verdicts import CUT, FULL, UNSEEN
 
 _CLEAN = "seltzer.clean"
 _FLOOR = "seltzer.recovered"
@@ -53,10 +53,10 @@ def find(epoch: Path) -> Found:
         # Its repair was cut short: what that one had to look at is to be looked at again.
         since = None if since is None or unfinished == -math.inf else min(since, unfinished)
     told = history.read(epoch, since, floor)
-    evidence = traces.read(told.lines)
+    evidence = traces.read(told.lines, told.older)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    unlogged = _unlogged(epoch, made, told)
+    unlogged = _unlogged(epoch, made) or ("" if told.whole else CUT) or (UNSEEN if evidence.unseen else "")
     if not (new or evidence.jobs or unlogged or unfinished is not None):
         return Found(epoch)
     spool.save(epoch, new)
@@ -100,14 +100,12 @@ def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
     return since, made
 
 
-def _unlogged(epoch: Path, made: float, told: History) -> str:
-    """Why lines may be missing that are younger than the last save; also if an unfinished repair found that."""
+def _unlogged(epoch: Path, made: float) -> str:
+    """Why lines may be missing since the last save: there was no room, or an unfinished repair says so; or empty."""
     before = epoch / spool.RECOVERY / _UNLOGGED
     if before.exists():
         return _text(before) or FULL
-    if logroom.unlogged_since(epoch, made):
-        return FULL
-    return "" if told.whole else CUT
+    return FULL if logroom.unlogged_since(epoch, made) else ""
 
 
 def _since(epoch: Path) -> float | None:

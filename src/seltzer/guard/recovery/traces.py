@@ -8,7 +8,7 @@ was set to say less (`scontrol setdebug`, `setdebugflags`): those that the backf
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -73,6 +73,8 @@ class Evidence:
     recovered: set[int] = field(default_factory=set)
     """Jobs that a slurmctld found in the state that it started from."""
     highest: int = 0
+    unseen: bool = False
+    """The log was too quiet at some time: any job may have started without a line."""
 
     def of(self, job: int) -> Trace:
         return self.jobs.get((job, "")) or Trace()
@@ -218,20 +220,28 @@ class _Settings:
         return False
 
 
-def read(lines: Iterable[str]) -> Evidence:
-    """What these lines tell, the oldest first. Lines that make no sense tell nothing."""
+def read(lines: Sequence[str], older: int = 0) -> Evidence:
+    """What these lines tell, the oldest first. Lines that make no sense tell nothing.
+
+    The first `older` only say how much the log told when the others began.
+    """
     found = Evidence()
     settings = _Settings()
-    for line in lines:
+    for index, line in enumerate(lines):
+        if index == older:
+            found.unseen = not settings.enough
         with suppress(ValueError):  # what users write is logged, and may keep no slurmctld from starting
             if match := _STAMP.match(line):
                 _take(line[match.end() :], found, settings)
+    if len(lines) <= older:
+        found.unseen = not settings.enough
     return found
 
 
 def _take(text: str, found: Evidence, settings: _Settings) -> None:
     """One line, without its time."""
     if text.startswith(SETTINGS) and settings.take(text):
+        found.unseen = True
         for trace in found.jobs.values():
             trace.unseen = True
     if "JobId=" not in text or _DEBUG.match(text):

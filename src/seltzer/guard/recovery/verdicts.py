@@ -18,6 +18,7 @@ OURS = frozenset({0, 401})
 """Who may end everybody's jobs for certain: root and SlurmUser."""
 FULL = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
 CUT = "it may have started: slurmctld's log has grown so fast that it doesn't reach back to the last save"
+UNSEEN = "it may have started: slurmctld's log had been set too quiet to tell"
 # States of squeue in which a job holds nodes.
 ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
 
@@ -105,7 +106,7 @@ def _doubt(job: Unsaved) -> str:
     if trace.held is not None:
         return "it had been held or released"
     if trace.unseen or any(each.unseen for each in job.tasks.values()):
-        return "it may have started: slurmctld's log had been set too quiet to tell"
+        return UNSEEN
     return job.unlogged
 
 
