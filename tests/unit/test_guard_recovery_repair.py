@@ -547,6 +547,15 @@ def test_a_repair_that_was_cut_short_still_knows_that_lines_are_missing(epoch: P
     assert not recovery.find(epoch).unlogged
 
 
+def test_without_a_state_a_mark_that_was_never_set_means_nothing(epoch: Path) -> None:
+    (epoch / "job_state").unlink()
+    write_job(epoch, 12, key="k12")
+    logroom.keep(epoch)
+    write_log(epoch, submit(12, 1))
+    found = recovery.find(epoch)
+    assert found.jobs == {12} and not found.unlogged
+
+
 def test_a_mark_that_is_older_than_the_state_means_nothing(epoch: Path) -> None:
     write_job(epoch, 12, key="k12")
     mark(epoch, 0)
