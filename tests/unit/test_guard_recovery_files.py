@@ -174,6 +174,14 @@ def test_what_was_repaired_is_not_looked_at_again_however_late_it_seems_to_be(ep
     assert told_of(epoch, recovery.find(epoch)) == {7}
 
 
+def test_the_place_up_to_which_all_is_repaired_is_found_again_whatever_users_write(epoch: Path) -> None:
+    odd = at(4, "caf").encode().rstrip() + b"\xe9\n"
+    (epoch / history.LOG).write_bytes((at(2, START % 5) + at(3, "x")).encode() + odd + b"[2026-")
+    line = history.last_line(epoch)
+    assert line == at(3, "x").rstrip()
+    assert told_of(epoch, recovery.Found(epoch, floor=line)) == set()
+
+
 def test_a_repair_that_the_log_does_not_know_hides_nothing(epoch: Path) -> None:
     kill(epoch)
     for floor in (repr(float(KILLED + 1800)), at(KILLED + 1800, "x").rstrip()):

@@ -61,8 +61,8 @@ def last_time(epoch: Path) -> float | None:
 
 
 def last_line(epoch: Path) -> str:
-    """The last whole line, by which the place can be found again; empty if there is none."""
-    lines = [line for line in _lines(_text(epoch, _TAIL)) if _STAMP.match(line.encode())]
+    """The last line by which the place can be found again, so whole and of plain characters; empty if there is none."""
+    lines = [line for line in _lines(_text(epoch, _TAIL)) if line.isascii() and _STAMP.match(line.encode())]
     return lines[-1] if lines else ""
 
 
