@@ -1,6 +1,9 @@
 # Neither `make demo` nor `make test` needs a step before it: scripts/setup.sh brings what is missing.
 
 MAKEFLAGS += --no-print-directory --no-builtin-rules
+# Where a machine forbids Python to keep what it compiled, every process would compile everything again: half of the time
+# of `check`, and of every `seltzer` that a test runs.
+export PYTHONDONTWRITEBYTECODE :=
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 

@@ -38,7 +38,7 @@ def test_a_directory_of_the_same_name_is_not_the_same_directory(tmp_path: Path) 
 
 def test_half_written_files_are_removed(tmp_path: Path) -> None:
     (tmp_path / "epoch-9").mkdir()
-    for name in ("job_state", "job_state.new", "node_state.new", "newer"):
+    for name in ("job_state", "job_state.new", "node_state.new", "newer", "slurmctld.log.1.half"):
         (tmp_path / "epoch-9" / name).touch()
     assert names(epoch.begin(tmp_path, yes).path) == ["job_state", "newer"]
 

@@ -103,7 +103,8 @@ def begin(
     newest = max([*found, above])
     ours = _rename(state / f"epoch-{found[0]}", newest + 1) if found else _make(state, newest)
     sync(state)
-    for left in ours.path.glob("*.new"):
+    # Half-written files, Slurm's and ours: on a full volume they would take the room that is needed to start.
+    for left in (*ours.path.glob("*.new"), *ours.path.glob("*.half")):
         left.unlink(missing_ok=True)
     return ours
 
