@@ -12,7 +12,7 @@ from bench.waiting import until
 
 from seltzer.api.core import Pod
 from seltzer.api.labels import SLURM_READY
-from seltzer.controllers import resources
+from seltzer.kube import kinds
 
 RUNS = 5
 DEADLINE = 120.0
@@ -60,7 +60,7 @@ async def cordon_barely(here: Scene) -> list[float]:
 
 
 async def _cordon(here: Scene, node: str, shut: bool) -> None:
-    await here.client.patch(resources.NODES, node, patch={"spec": {"unschedulable": shut or None}})
+    await here.client.patch(kinds.NODES, node, patch={"spec": {"unschedulable": shut or None}})
 
 
 async def _drained(here: Scene, count: int) -> float:

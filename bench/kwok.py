@@ -16,7 +16,7 @@ from typing import Any
 from bench.waiting import until
 
 from seltzer import paths
-from seltzer.controllers import resources
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists
 from seltzer.progress import Progress
@@ -58,13 +58,13 @@ async def playing(client: Client, kubeconfig: str, count: int) -> AsyncIterator[
 
         async def ready() -> bool:
             assert process.poll() is None, f"KWOK ended; see {log}"
-            found = {each.metadata.name: each for each in (await client.list_all(resources.NODES)).items}
+            found = {each.metadata.name: each for each in (await client.list_all(kinds.NODES)).items}
             return all(name in found and _is_ready(found[name]) for name in names)
 
         try:
             for name in names:
                 with suppress(AlreadyExists):
-                    await client.create(resources.NODES, node(name))
+                    await client.create(kinds.NODES, node(name))
             await until("all KWOK nodes are Ready", ready)
             yield
         finally:

@@ -26,8 +26,8 @@ from seltzer.build import cluster as build
 from seltzer.build import config as build_config
 from seltzer.build import nodeset as build_nodeset
 from seltzer.build.images import Images
-from seltzer.controllers import resources
 from seltzer.controllers.cluster import new_host_key
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.config import from_kubeconfig
 from seltzer.slurm.client import SlurmClient
@@ -83,20 +83,18 @@ class Bare:
             [each for each in made if each["kind"] not in later],
             [each for each in made if each["kind"] in later],
         ):
-            await asyncio.gather(*(self._client.apply(resources.BY_KIND[each["kind"]], each) for each in wave))
+            await asyncio.gather(*(self._client.apply(kinds.BY_KIND[each["kind"]], each) for each in wave))
 
     async def make_pods(self, numbers: range) -> None:
         async def one(number: int) -> None:
             pod = build_nodeset.pod(self.nodeset, self.cluster, Images(), f"cpu-{number}")
             pod["metadata"].pop("ownerReferences")
-            await self._client.create(resources.PODS, pod, self._namespace)
+            await self._client.create(kinds.PODS, pod, self._namespace)
 
         await asyncio.gather(*map(one, numbers))
 
     async def delete_pods(self, numbers: range) -> None:
-        await asyncio.gather(
-            *(self._client.delete(resources.PODS, f"cpu-{number}", self._namespace) for number in numbers)
-        )
+        await asyncio.gather(*(self._client.delete(kinds.PODS, f"cpu-{number}", self._namespace) for number in numbers))
 
 
 async def first_job(cluster: Cluster) -> bool:
@@ -107,7 +105,7 @@ async def first_job(cluster: Cluster) -> bool:
 
 async def pods(client: Client, namespace: str, component: str) -> list[Any]:
     selector = {"labelSelector": f"app.kubernetes.io/component={component}"}
-    return (await client.list_all(resources.PODS, namespace, params=selector)).items
+    return (await client.list_all(kinds.PODS, namespace, params=selector)).items
 
 
 def all_ready(found: list[Any], count: int) -> bool:
@@ -164,7 +162,7 @@ async def scale(
 
     async def replicas(count: int) -> None:
         patch: Mapping[str, Any] = {"spec": {"replicas": count}}
-        await client.patch(resources.NODESETS, "cpu", ours.namespace, patch=patch)
+        await client.patch(kinds.NODESETS, "cpu", ours.namespace, patch=patch)
 
     async def timed(begin: Awaitable[None], over: Callable[[], Awaitable[bool]]) -> float:
         started = time.monotonic()

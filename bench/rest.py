@@ -17,8 +17,8 @@ import uvloop
 from bench import process, scene
 from tests.harness import Sandbox
 
-from seltzer.controllers import resources
-from seltzer.controllers.link import PACE
+from seltzer.controllers.slurm_connection import PACE
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.config import from_kubeconfig
 from seltzer.kube.reflector import Reflector
@@ -26,7 +26,7 @@ from seltzer.kube.resource import Resource
 from seltzer.kube.store import Store
 
 SECONDS = 60.0
-WATCHED: tuple[Resource[Any], ...] = (resources.PODS, resources.NODES)
+WATCHED: tuple[Resource[Any], ...] = (kinds.PODS, kinds.NODES)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ async def look(kubeconfig: str) -> None:
             reflector = Reflector(client, resource, Store[Any]())
             group.create_task(reflector.run())
             await reflector.synced.wait()
-        secret = await client.get(resources.SECRETS, f"{scene.CLUSTER}-keys", scene.NAMESPACE)
+        secret = await client.get(kinds.SECRETS, f"{scene.CLUSTER}-keys", scene.NAMESPACE)
         slurm = scene.slurm_client(config, base64.b64decode(secret.data["jwt_hs256.key"]))
         listed = await slurm.nodes()
         assert listed

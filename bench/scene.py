@@ -21,13 +21,13 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import nodeset as build_nodeset
 from seltzer.build.images import Images
 from seltzer.build.names import OPERATOR, PORTS
-from seltzer.controllers import resources
-from seltzer.controllers.link import Route
+from seltzer.controllers.slurm_connection import Route
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.config import Config, from_kubeconfig
 from seltzer.kube.reflector import Reflector
 from seltzer.kube.store import Store
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import pod_state
 from seltzer.slurm.client import SlurmClient
 from seltzer.slurm.http import Http
 from seltzer.slurm.token import TokenSource
@@ -78,11 +78,11 @@ class Scene:
         return made
 
     async def replicas(self, count: int) -> None:
-        await self.client.patch(resources.NODESETS, NODESET, NAMESPACE, patch={"spec": {"replicas": count}})
+        await self.client.patch(kinds.NODESETS, NODESET, NAMESPACE, patch={"spec": {"replicas": count}})
 
     async def idle(self, count: int) -> bool:
         """So many pods are Ready, and as many nodes are idle in Slurm."""
-        if len(self.slurmds.registered) != count or sum(map(kube_pods.ready, self.pods)) != count:
+        if len(self.slurmds.registered) != count or sum(map(pod_state.ready, self.pods)) != count:
             return False
         return (await self.counts())["idle"] == count
 
@@ -110,8 +110,8 @@ class Scene:
         await self._operators(1)
 
         async def leads() -> bool:
-            lease = await self.client.get(resources.LEASES, OPERATOR, SYSTEM)
-            holders = [pod.metadata.name for pod in await self._operator_pods() if kube_pods.ready(pod)]
+            lease = await self.client.get(kinds.LEASES, OPERATOR, SYSTEM)
+            holders = [pod.metadata.name for pod in await self._operator_pods() if pod_state.ready(pod)]
             return len(holders) == 1 and lease.spec.holder_identity == holders[0]
 
         await until("the operator leads", leads)
@@ -119,11 +119,11 @@ class Scene:
         return self.sandbox.processes_of(name, SYSTEM, "operator")[-1]
 
     async def _operators(self, count: int) -> None:
-        await self.client.patch(resources.DEPLOYMENTS, OPERATOR, SYSTEM, patch={"spec": {"replicas": count}})
+        await self.client.patch(kinds.DEPLOYMENTS, OPERATOR, SYSTEM, patch={"spec": {"replicas": count}})
 
     async def _operator_pods(self) -> list[Pod]:
         params = {"labelSelector": f"app.kubernetes.io/name={OPERATOR}"}
-        return (await self.client.list_all(resources.PODS, SYSTEM, params=params)).items
+        return (await self.client.list_all(kinds.PODS, SYSTEM, params=params)).items
 
 
 def slurm_client(config: Config, key: bytes) -> SlurmClient:
@@ -150,11 +150,11 @@ async def set_up(sandbox: Sandbox, nodes: int) -> AsyncIterator[Scene]:
         kwok.playing(client, sandbox.kubeconfig, nodes),
         asyncio.TaskGroup() as group,
     ):
-        reflector = Reflector(client, resources.PODS, pods, namespace=NAMESPACE, selector=SELECTOR)
+        reflector = Reflector(client, kinds.PODS, pods, namespace=NAMESPACE, selector=SELECTOR)
         tasks = [group.create_task(reflector.run()), group.create_task(slurmds.run())]
         await reflector.synced.wait()
-        nodeset = await client.get(resources.NODESETS, NODESET, NAMESPACE)
-        cluster = await client.get(resources.CLUSTERS, CLUSTER, NAMESPACE)
+        nodeset = await client.get(kinds.NODESETS, NODESET, NAMESPACE)
+        cluster = await client.get(kinds.CLUSTERS, CLUSTER, NAMESPACE)
         yield Scene(sandbox, client, slurm, slurmctld, pods, slurmds, bare, nodeset, cluster)
         for task in tasks:
             task.cancel()

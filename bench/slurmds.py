@@ -12,7 +12,7 @@ import re
 
 from seltzer.api.core import Pod
 from seltzer.kube.store import Store
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import pod_state
 from seltzer.slurm.client import SlurmClient
 from seltzer.slurm.http import Http
 
@@ -34,7 +34,7 @@ class Slurmds:
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         if after is None and before is not None:
             self.registered.discard(before.metadata.name)
-        elif after is not None and kube_pods.ready(after) and not (before and kube_pods.ready(before)):
+        elif after is not None and pod_state.ready(after) and not (before and pod_state.ready(before)):
             self._waiting.add(after.metadata.name)
             self._changed.set()
 

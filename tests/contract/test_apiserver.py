@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import msgspec
 import pytest
-from tests.fakes.apiserver import FakeApiServer
-from tests.fakes.apiserver_things import (
+from tests.fakes.apiserver.server import FakeApiServer
+from tests.fakes.apiserver.things import (
     DEADLINE,
     DEPLOYMENTS,
     MAPS,
@@ -25,7 +25,7 @@ from tests.fakes.apiserver_things import (
     Item,
     until,
 )
-from tests.fakes.kubelet_cluster import FakeCluster
+from tests.fakes.kubelet.cluster import FakeCluster
 from tests.harness import Sandbox, pod
 
 from seltzer.api import crd

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fakes.apiproxy import FaultyProxy
+from tests.fakes.apiserver.proxy import FaultyProxy
 from tests.harness import Sandbox
 
 from seltzer.kube.backoff import Backoff

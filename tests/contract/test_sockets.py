@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from tests.fakes.apiserver import FakeApiServer
+from tests.fakes.apiserver.server import FakeApiServer
 
 from seltzer.kube.client import Client
 from seltzer.kube.errors import Unavailable

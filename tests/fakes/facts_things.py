@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from tests.fakes.plan_things import node, nodeset
-from tests.fakes.plan_things import pod as made
+from tests.fakes.plan_model.things import node, nodeset
+from tests.fakes.plan_model.things import pod as made
 
 from seltzer.api.core import Node as Machine
 from seltzer.api.core import NodeCondition, NodeMeta, NodeSpec, NodeStatus, Pod, PodSpec
 from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, NODESET
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli.beside import Job, Partition, Slurm
 from seltzer.cli.facts import Facts
 from seltzer.slurm.models import Node
+from seltzer.slurm.snapshot import Job, Partition, Snapshot
 
 CLOCK = 1_000_000_060
 """slurmctld's; ours is another."""
@@ -49,8 +49,8 @@ def job(id_: str = "7", state: str = "RUNNING", *on: str, end: int | None = CLOC
     return Job(id=id_, number=number, state=state, nodes=on, end=end, **fields)
 
 
-def slurm(*told: Node | Job, partitions: Sequence[Partition] = ()) -> Slurm:
-    return Slurm(
+def slurm(*told: Node | Job, partitions: Sequence[Partition] = ()) -> Snapshot:
+    return Snapshot(
         CLOCK,
         {each.name: each for each in told if isinstance(each, Node)},
         tuple(each for each in told if isinstance(each, Job)),
@@ -59,7 +59,7 @@ def slurm(*told: Node | Job, partitions: Sequence[Partition] = ()) -> Slurm:
 
 
 def known(
-    told: Slurm | None = None,
+    told: Snapshot | None = None,
     *pods: Pod,
     machines: Sequence[Machine] | None = None,
     gaps: Sequence[str] = (),

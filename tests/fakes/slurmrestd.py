@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 from tests.fakes import slurm_node
-from tests.fakes.apiserver_writes import Write, Writes, dropped
+from tests.fakes.apiserver.writes import Write, Writes, dropped
 from tests.fakes.slurm_node import number, record
 
 from seltzer.slurm import hostlist

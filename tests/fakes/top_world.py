@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from tests.fakes import specs
 
 from seltzer.api.core import Lease, LeaseSpec, ObjectCondition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
-from seltzer.cli.beside import Job, Slurm
-from seltzer.cli.controller import Seen
+from seltzer.cli.controller import ControllerFacts
 from seltzer.cli.events import Event
 from seltzer.cli.facts import Facts
-from seltzer.cli.top_feed import News
+from seltzer.cli.top.feed import Update
 from seltzer.errors import SeltzerError
-from seltzer.plan.told import Told
+from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.slurm.models import Node, Number
+from seltzer.slurm.snapshot import Job, Snapshot
 
 NOW = 1_800_000_000
 STAMP = datetime.fromtimestamp(NOW, UTC).isoformat()
@@ -91,23 +91,23 @@ def facts(
         specs.cluster(),
         datetime.fromtimestamp(NOW, UTC),
         pods={name: pod(name) for name in known},
-        controller=Seen(Told(told or lease()), {CONTROLLER: pod(CONTROLLER, "n2")}),
+        controller=ControllerFacts(GuardReport(told or lease()), {CONTROLLER: pod(CONTROLLER, "n2")}),
         events=events,
-        slurm=None if silent else Slurm(NOW, known, jobs, {}),
+        slurm=None if silent else Snapshot(NOW, known, jobs, {}),
     )
 
 
 class HandFeed:
     """Tells what a test tells it to."""
 
-    def __init__(self, *news: News) -> None:
+    def __init__(self, *news: Update) -> None:
         self._first = news
-        self._tell: Callable[[News], None] | None = None
+        self._tell: Callable[[Update], None] | None = None
         self.hurried = 0
         self.failure: Exception | None = None
         self._ended = asyncio.Event()
 
-    async def run(self, tell: Callable[[News], None]) -> None:
+    async def run(self, tell: Callable[[Update], None]) -> None:
         self._tell = tell
         for each in self._first:
             tell(each)
@@ -115,7 +115,7 @@ class HandFeed:
         if self.failure:
             raise self.failure
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: Update) -> None:
         assert self._tell
         self._tell(news)
 

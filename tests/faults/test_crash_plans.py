@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.fakes.apiserver_things import NODESETS
-from tests.fakes.crash_rig import CLUSTERS, Rig, rigged
+from tests.fakes.apiserver.things import NODESETS
+from tests.fakes.operator_rig import CLUSTERS, Rig, rigged
 
 # Each of these plays dozens of lives.
 pytestmark = pytest.mark.timeout(600)

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from seltzer.api.core import Pod
 from seltzer.build.names import CLUSTER, COMPONENT
-from seltzer.controllers import resources
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
-from seltzer.plan.told import Told
+from seltzer.plan.cluster.guard_report import GuardReport
 
 
 @dataclass(frozen=True)
-class Seen:
+class ControllerFacts:
     """What there is right now."""
 
-    told: Told
+    told: GuardReport
     pods: Mapping[str, Pod]
 
     @property
@@ -35,15 +35,15 @@ class Seen:
         return pod.spec.node_name if pod else ""
 
 
-async def look(client: Client, namespace: str, cluster: str) -> Seen:
+async def look(client: Client, namespace: str, cluster: str) -> ControllerFacts:
     """Ask for the Lease and the pods."""
     try:
-        lease = await client.get(resources.LEASES, f"{cluster}-slurmctld", namespace)
+        lease = await client.get(kinds.LEASES, f"{cluster}-slurmctld", namespace)
     except NotFound:
         lease = None
     params = {"labelSelector": f"{CLUSTER}={cluster},{COMPONENT}=slurmctld"}
-    found = await client.list_all(resources.PODS, namespace, params=params)
-    return Seen(Told(lease), {pod.metadata.name: pod for pod in found.items})
+    found = await client.list_all(kinds.PODS, namespace, params=params)
+    return ControllerFacts(GuardReport(lease), {pod.metadata.name: pod for pod in found.items})
 
 
 async def target(client: Client, namespace: str, cluster: str) -> str:

@@ -13,13 +13,13 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.cli import kube, scale
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Timeout, Wait
-from seltzer.cli.tree import condition
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists, NotFound
 from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
+from seltzer.view.tree import condition
 
 # As the CRDs have it: said here too, since --print asks no API server.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -84,9 +84,9 @@ def create(
 
     async def make(client: Client) -> None:
         cluster, pool = list(yaml.safe_load_all(text))
-        print(await _create(client, resources.CLUSTERS, cluster, place))
-        print(await _create(client, resources.NODESETS, pool, place), flush=True)
-        made = await client.get(resources.NODESETS, nodeset, place.namespace)
+        print(await _create(client, kinds.CLUSTERS, cluster, place))
+        print(await _create(client, kinds.NODESETS, pool, place), flush=True)
+        made = await client.get(kinds.NODESETS, nodeset, place.namespace)
         if made.spec.cluster_ref.name != name:
             raise SeltzerError(
                 f"NodeSet {nodeset!r} belongs to {made.spec.cluster_ref.name!r}; choose another with --nodeset"
@@ -130,8 +130,8 @@ async def _create(client: Client, resource: Resource[Any], manifest: dict[str, A
 
 async def _wait(client: Client, place: Place, name: str, nodeset: str, timeout: float) -> None:
     async def look() -> str:
-        cluster = await client.get(resources.CLUSTERS, name, place.namespace)
-        pool = await client.get(resources.NODESETS, nodeset, place.namespace)
+        cluster = await client.get(kinds.CLUSTERS, name, place.namespace)
+        pool = await client.get(kinds.NODESETS, nodeset, place.namespace)
         return unready(cluster) or scale.lacks(pool) or unready(pool)
 
     with Progress() as progress, progress.step(f"wait until {name} is ready"):

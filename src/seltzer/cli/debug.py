@@ -11,10 +11,10 @@ from cyclopts import Parameter
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import Crash
 from seltzer.cli import controller, kube, kubectl, show
-from seltzer.cli.controller import Seen
+from seltzer.cli.controller import ControllerFacts
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Timeout
-from seltzer.controllers import resources
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.progress import Progress
 
@@ -48,12 +48,14 @@ def debug(
         kubectl.enter(place, f"pod/{seen.told.holder}", "slurmctld", ["bash"])
 
 
-async def _turn(client: Client, place: Place, name: str, hold: bool, timeout: float) -> tuple[SlurmCluster, Seen]:
+async def _turn(
+    client: Client, place: Place, name: str, hold: bool, timeout: float
+) -> tuple[SlurmCluster, ControllerFacts]:
     """Hold it or let it go, and wait until that is so."""
     cluster = await kube.cluster(client, place, name)
     patch = {"spec": {"controller": {"hold": hold}}}
     if cluster.spec.controller.hold != hold:
-        cluster = await client.patch(resources.CLUSTERS, name, place.namespace, patch=patch)
+        cluster = await client.patch(kinds.CLUSTERS, name, place.namespace, patch=patch)
     seen = await controller.look(client, place.namespace, name)
 
     async def turned() -> str:
@@ -68,7 +70,7 @@ async def _turn(client: Client, place: Place, name: str, hold: bool, timeout: fl
     return await kube.cluster(client, place, name), seen
 
 
-def awaited(seen: Seen, hold: bool) -> str:
+def awaited(seen: ControllerFacts, hold: bool) -> str:
     """What is still to come; empty when slurmctld is held, or runs."""
     told = seen.told
     if told.hold != hold:
@@ -80,7 +82,7 @@ def awaited(seen: Seen, hold: bool) -> str:
     return f"{seen.where(told.holder)} is {told.phase or 'silent'}" + (f": {told.message}" if told.message else "")
 
 
-def told(cluster: SlurmCluster, seen: Seen, now: datetime) -> list[str]:
+def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
     """Where everything is, for who has just got a shell."""
     name, crash = cluster.metadata.name, seen.told.crash or cluster.status.crash or None
     core = crash.core if crash and crash.core else ""

@@ -19,8 +19,8 @@ from rich.markup import escape
 from seltzer.cli import create, install, kube, kubectl, scale, show, status
 from seltzer.cli.kube import Place
 from seltzer.cli.objects import Objects
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.progress import Progress
 from seltzer.sandbox import commands, layout
@@ -146,11 +146,11 @@ def _bring_up(place: Place) -> None:
 
 async def _unready(client: Client) -> str:
     """What is waited for; empty when all is ready."""
-    cluster = await client.get(resources.CLUSTERS, CLUSTER, NAMESPACE)
+    cluster = await client.get(kinds.CLUSTERS, CLUSTER, NAMESPACE)
     if lacking := create.unready(cluster):
         return f"{CLUSTER}: {lacking}"
     for name in NODESETS:
-        nodeset = await client.get(resources.NODESETS, name, NAMESPACE)
+        nodeset = await client.get(kinds.NODESETS, name, NAMESPACE)
         if lacking := scale.lacks(nodeset) or create.unready(nodeset):
             return f"{name}: {lacking}"
     return ""

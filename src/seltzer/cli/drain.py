@@ -17,12 +17,11 @@ from seltzer.cli import facts, kube, kubectl
 from seltzer.cli.facts import Facts
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.events import Recorder
-from seltzer.plan import nodes as slurm_nodes
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import pod_state, slurm_state
 from seltzer.slurm import hostlist
 from seltzer.slurm.models import Node
 
@@ -100,7 +99,7 @@ def resume(
 
 async def _tell(client: Client, target: Target, message: str) -> None:
     recorder = Recorder(client, "seltzer")
-    await recorder.tell(resources.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
+    await recorder.tell(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
 
 
 def checked_reason(reason: str | None) -> str:
@@ -142,7 +141,7 @@ def update(place: Place, known: Facts, names: Sequence[str], changes: Sequence[s
 async def find(client: Client, place: Place, word: str) -> Target:
     """The nodes of that name, or else the NodeSet, with all that is known of their cluster."""
     wanted = hostlist.expand(word)
-    nodesets = await kube.every(client, resources.NODESETS, place.namespace)  # tells if there is no Seltzer here
+    nodesets = await kube.every(client, kinds.NODESETS, place.namespace)  # tells if there is no Seltzer here
     pods = await slurmds(client, place)
     named = next((each for each in nodesets if each.metadata.name == word), None)
     if named and word not in {pod.metadata.name for pod in pods}:
@@ -170,7 +169,7 @@ def _cluster(nodeset: NodeSet) -> tuple[str, str]:
 async def slurmds(client: Client, place: Place) -> list[Pod]:
     """All slurmd pods of the namespace, of whichever cluster."""
     params = {"labelSelector": f"{CLUSTER},{COMPONENT}=slurmd"}
-    return (await client.list_all(resources.PODS, place.namespace, params=params)).items
+    return (await client.list_all(kinds.PODS, place.namespace, params=params)).items
 
 
 def cluster_of(
@@ -198,7 +197,7 @@ def drainable(target: Target) -> tuple[list[str], list[str]]:
     Who names a node means it. Who names a NodeSet doesn't mean to replace what others said about some of its nodes.
     """
     known, notes = _known(target)
-    others = [each for each in known if target.nodeset and slurm_nodes.drained_by_others(each)]
+    others = [each for each in known if target.nodeset and slurm_state.drained_by_others(each)]
     notes += [
         f"{each.name} is drained already, and stays so ({facts.blame(each) or 'no reason given'})" for each in others
     ]
@@ -234,7 +233,7 @@ def _known(target: Target) -> tuple[list[Node], list[str]]:
 
 def _missing(known: Facts, name: str) -> str:
     pod = known.pod(name)
-    trouble = kube_pods.trouble(pod) if pod else None
+    trouble = pod_state.trouble(pod) if pod else None
     return f": {trouble.message}" if trouble else f" yet; see 'seltzer explain {name}'"
 
 

@@ -9,14 +9,15 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import drain, explain_job, explain_node, facts, kube, show
+from seltzer.cli import drain, facts, kube, show
 from seltzer.cli.facts import Facts
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.slurm import hostlist
+from seltzer.view.explain import job, node
 
 _JOB = re.compile(r"[0-9]+([_+].*)?")
 
@@ -38,7 +39,7 @@ def explain(
     if not is_job and hostlist.expand(what) != [what]:
         raise SeltzerError(f"{what!r} isn't one job or node; name one at a time, or see 'seltzer nodes'")
     known = kube.talk(place, lambda client: _look(client, place, what, cluster, is_job=is_job))
-    told = explain_job.explain(known, what) if is_job else explain_node.explain(known, what)
+    told = job.explain(known, what) if is_job else node.explain(known, what)
     if output is not Output.text:
         show.data({"cluster": known.cluster.metadata.name, "unknown": list(known.gaps), **told.data()}, output)
         return
@@ -50,7 +51,7 @@ async def _look(client: Client, place: Place, what: str, name: str | None, *, is
     if name is not None:
         return await facts.look(client, place, name, ended=is_job, happened=False)
     if is_job:
-        clusters = await kube.every(client, resources.CLUSTERS, place.namespace)
+        clusters = await kube.every(client, kinds.CLUSTERS, place.namespace)
         return await facts.look(client, place, the_one(clusters, place.namespace), ended=True, happened=False)
     return await _of_node(client, place, what)
 
@@ -73,7 +74,7 @@ def the_one(clusters: list[SlurmCluster], namespace: str) -> str:
 
 async def _of_node(client: Client, place: Place, what: str) -> Facts:
     """The cluster of a node: its pod names it; a node that has none must be a record of the only cluster here."""
-    nodesets = await kube.every(client, resources.NODESETS, place.namespace)
+    nodesets = await kube.every(client, kinds.NODESETS, place.namespace)
     pods = await drain.slurmds(client, place)
     sets = [each.metadata.name for each in nodesets]
     try:
@@ -81,7 +82,7 @@ async def _of_node(client: Client, place: Place, what: str) -> Facts:
     except SeltzerError:
         if what in sets:
             raise SeltzerError(f"{what} is a NodeSet; name one of its nodes, or see 'seltzer nodes'") from None
-        clusters = await kube.every(client, resources.CLUSTERS, place.namespace)
+        clusters = await kube.every(client, kinds.CLUSTERS, place.namespace)
         if len(clusters) != 1:
             raise
         known = await facts.look(client, place, clusters[0].metadata.name, happened=False)

@@ -18,24 +18,25 @@ from seltzer.api.core import Pod
 from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET, UNLIMITED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import beside, controller, events, kube, kubectl, show
-from seltzer.cli.beside import Job, Slurm
-from seltzer.cli.controller import Seen
+from seltzer.cli import controller, events, kube, kubectl, show
+from seltzer.cli.controller import ControllerFacts
 from seltzer.cli.events import Event
 from seltzer.cli.kube import Place
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import Forbidden
-from seltzer.plan import causes, mirror
-from seltzer.plan.nodes import MARK, OURS, is_ours
-from seltzer.plan.told import Told
+from seltzer.plan.cluster.guard_report import GuardReport
+from seltzer.plan.nodeset import drain_causes, pod_conditions
+from seltzer.plan.slurm_state import MARK, OURS, is_ours
+from seltzer.slurm import snapshot
 from seltzer.slurm.models import Node
+from seltzer.slurm.snapshot import Job, Snapshot
 
 SELTZER, SLURM = "Seltzer", "Slurm"
 """Who set a reason, where it was no person."""
 SLURM_USER = "slurm"
-NOBODY = Seen(Told(None), {})
+NOBODY = ControllerFacts(GuardReport(None), {})
 """Nothing is known of slurmctld."""
 
 T = TypeVar("T")
@@ -60,11 +61,11 @@ class Facts:
     """slurmd's, by name; None where they can't be listed."""
     machines: Mapping[str, Machine] | None = None
     """Kubernetes' nodes, by name; None where they can't be listed."""
-    controller: Seen = NOBODY
+    controller: ControllerFacts = NOBODY
     """slurmctld's pods and what its guard tells."""
     events: Sequence[Event] = ()
     """Of the cluster and its NodeSets, the oldest first."""
-    slurm: Slurm | None = None
+    slurm: Snapshot | None = None
     """None where Slurm didn't answer."""
     silence: str = ""
     """Why it didn't."""
@@ -104,13 +105,13 @@ class Facts:
         pool = next((each for each in self.nodesets if each.metadata.name == self.nodeset(name)), None)
         tolerations = (pool.spec.pod_template.spec.get("tolerations") if pool else None) or ()
         where = pod.spec.node_name
-        reason = causes.of_machine(where, causes.Machine(self.machines.get(where)), tolerations)
+        reason = drain_causes.of_machine(where, drain_causes.Machine(self.machines.get(where)), tolerations)
         return reason.partition(f" {where} ")[2]
 
     def last_told(self, name: str) -> tuple[str, str]:
         """The state and reason that Slurm last told of a node, for when it can't be asked; empty where it never did."""
         pod = self.pod(name)
-        return mirror.last_told(pod) if pod else ("", "")
+        return pod_conditions.last_told(pod) if pod else ("", "")
 
     def nodeset(self, name: str) -> str:
         """The NodeSet of a node, by its pod's label or the mark on its record; empty for a node of slurm.conf."""
@@ -194,7 +195,7 @@ async def look(client: Client, place: Place, name: str, *, ended: bool = False, 
         _controller(client, place, cluster, ended, gaps),
         kube.nodesets(client, cluster),
         _pods(client, cluster, gaps),
-        _may(client.list_all(resources.NODES), "Kubernetes' nodes", gaps),
+        _may(client.list_all(kinds.NODES), "Kubernetes' nodes", gaps),
         _may(events.ours(client, cluster), "Events", gaps) if happened else _nothing(),
     )
     names = {(each.metadata.namespace, each.metadata.name) for each in nodesets}
@@ -231,7 +232,7 @@ async def _pods(client: Client, cluster: SlurmCluster, gaps: list[str]) -> dict[
     namespaces = list(dict.fromkeys((home, *cluster.spec.node_sets.namespaces)))
     found = await asyncio.gather(
         *(
-            _may(client.list_all(resources.PODS, each, params=params), f"the pods in namespace {each}", gaps)
+            _may(client.list_all(kinds.PODS, each, params=params), f"the pods in namespace {each}", gaps)
             for each in namespaces
         )
     )
@@ -242,7 +243,7 @@ async def _pods(client: Client, cluster: SlurmCluster, gaps: list[str]) -> dict[
 
 async def _controller(
     client: Client, place: Place, cluster: SlurmCluster, ended: bool, gaps: list[str]
-) -> tuple[Seen, Slurm | None, str]:
+) -> tuple[ControllerFacts, Snapshot | None, str]:
     """slurmctld as its guard tells of it, and what it says itself, or why it doesn't."""
     name, home = cluster.metadata.name, cluster.metadata.namespace
     seen = await _may(controller.look(client, home, name), "slurmctld's Lease and pods", gaps) or NOBODY
@@ -253,13 +254,13 @@ async def _controller(
     if (down := _down(seen.told, name)) and seen.told.phase in _KEPT_DOWN:
         return seen, None, down  # nobody would answer, and Slurm's commands take ten seconds to find that out
     try:
-        return seen, await asyncio.to_thread(beside.ask, run, ended=ended), ""
+        return seen, await asyncio.to_thread(snapshot.ask, run, ended=ended), ""
     except SeltzerError as error:
         why = "you may not run commands in slurmctld's pod" if "(Forbidden)" in str(error) else str(error)
         return seen, None, down or f"Slurm can't be asked: {why}"
 
 
-def _down(told: Told, cluster: str) -> str:
+def _down(told: GuardReport, cluster: str) -> str:
     """Why slurmctld doesn't answer, if its guard knows."""
     if told.phase in ("", "running"):
         return ""
@@ -269,6 +270,6 @@ def _down(told: Told, cluster: str) -> str:
     return f"Slurm can't be asked: slurmctld is {told.phase}{more}"
 
 
-def _reach(seen: Seen, cluster: str) -> str:
+def _reach(seen: ControllerFacts, cluster: str) -> str:
     """The pod in charge; where nobody is, any that there is."""
     return f"pod/{seen.told.holder}" if seen.active else f"deployment/{cluster}-slurmctld"

@@ -10,12 +10,12 @@ from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.cli import controller, kube, show
-from seltzer.cli.controller import Seen
+from seltzer.cli.controller import ControllerFacts
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag, Timeout
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import pod_state
 from seltzer.progress import Progress
 
 _POLL = 0.1
@@ -36,7 +36,7 @@ def failover(
     """
     place = kube.locate(namespace, context)
 
-    async def move(client: Client) -> tuple[Seen, Seen, float]:
+    async def move(client: Client) -> tuple[ControllerFacts, ControllerFacts, float]:
         cluster = await kube.cluster(client, place, name)
         before = await controller.look(client, place.namespace, name)
         if why := obstacle(cluster, before):
@@ -46,7 +46,7 @@ def failover(
         pod = before.active
         assert pod
         started = time.monotonic()
-        await client.delete(resources.PODS, pod.metadata.name, place.namespace, uid=pod.metadata.uid)
+        await client.delete(kinds.PODS, pod.metadata.name, place.namespace, uid=pod.metadata.uid)
         after = before
 
         async def moved() -> str:
@@ -68,7 +68,7 @@ def failover(
     show.data({"cluster": name, **sides, "seconds": round(took, 2)}, output)
 
 
-def obstacle(cluster: SlurmCluster, seen: Seen) -> str:
+def obstacle(cluster: SlurmCluster, seen: ControllerFacts) -> str:
     """Why it can't be moved now, and what to do; empty where it can."""
     name, told, pod = cluster.metadata.name, seen.told, seen.active
     if cluster.metadata.deletion_timestamp:
@@ -77,25 +77,25 @@ def obstacle(cluster: SlurmCluster, seen: Seen) -> str:
         return f"{name} is held for debugging; release it first with 'seltzer debug {name} --release'"
     if not told.holder:
         return f"nobody is the controller of {name} right now; see 'seltzer status {name}'"
-    if pod is None or kube_pods.deleting(pod) or told.phase == "stopping":
+    if pod is None or pod_state.deleting(pod) or told.phase == "stopping":
         return f"{name} is already failing over from {told.holder}; watch it with 'seltzer events {name} -f'"
     if told.phase == "starting":
         return f"slurmctld of {name} is just starting on {told.holder}; wait until 'seltzer status {name}' has it ready"
     return ""
 
 
-def standbys(seen: Seen) -> list[str]:
-    return [name for name, pod in seen.pods.items() if name != seen.told.holder and kube_pods.ready(pod)]
+def standbys(seen: ControllerFacts) -> list[str]:
+    return [name for name, pod in seen.pods.items() if name != seen.told.holder and pod_state.ready(pod)]
 
 
-def awaited(old: str, seen: Seen) -> str:
+def awaited(old: str, seen: ControllerFacts) -> str:
     """What is still to come; empty when another one runs slurmctld."""
     told = seen.told
     if told.holder == old:
         return f"{old} writes its state and ends"
     if not told.holder:
-        coming = [name for name, pod in seen.pods.items() if not kube_pods.deleting(pod)]
-        found = kube_pods.first_trouble(pod for pod in seen.pods.values())
+        coming = [name for name, pod in seen.pods.items() if not pod_state.deleting(pod)]
+        found = pod_state.first_trouble(pod for pod in seen.pods.values())
         return found.message if found else f"waiting for {', '.join(sorted(coming)) or 'a new pod'}"
     if told.phase != "running":
         return f"{seen.where(told.holder)} is {told.phase}" + (f": {told.message}" if told.message else "")

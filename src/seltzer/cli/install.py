@@ -18,9 +18,9 @@ from seltzer.cli import kube, show
 from seltzer.cli.kube import Place
 from seltzer.cli.objects import Change, Objects, name_of
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, SystemNamespace, Timeout
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
 from seltzer.kube import crds
+from seltzer.kube import kinds as resources
 from seltzer.kube.client import MANAGER, Client
 from seltzer.kube.errors import Forbidden, NotFound
 from seltzer.kube.resource import Resource

@@ -14,9 +14,8 @@ from typing import Protocol, TypeVar
 from seltzer.api.core import ObjectMeta, View
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
-from seltzer.kube import config
+from seltzer.kube import config, kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
 from seltzer.kube.resource import HasMeta, Resource
@@ -151,7 +150,7 @@ async def every(client: Client, resource: Resource[H], namespace: str = "") -> l
 
 async def cluster(client: Client, place: Place, name: str) -> SlurmCluster:
     """The SlurmCluster of that name; raises an error that helps to find it."""
-    return await one(client, resources.CLUSTERS, place, name)
+    return await one(client, kinds.CLUSTERS, place, name)
 
 
 async def one(client: Client, resource: Resource[H], place: Place, name: str) -> H:
@@ -172,7 +171,7 @@ def _not_found(kind: str, name: str, namespace: str, here: Sequence[str], elsewh
     if elsewhere:
         return f"{says}, but in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
     if not here:
-        create = "; make one with 'seltzer create NAME'" if kind == resources.CLUSTERS.kind else ""
+        create = "; make one with 'seltzer create NAME'" if kind == kinds.CLUSTERS.kind else ""
         return f"{says}, nor any other{create}"
     return f"{says}; {meant(name, here)}"
 
@@ -198,7 +197,7 @@ async def nodesets(client: Client, of: SlurmCluster) -> list[NodeSet]:
     found: list[NodeSet] = []
     for namespace in dict.fromkeys((home, *of.spec.node_sets.namespaces)):
         try:
-            found += await every(client, resources.NODESETS, namespace)
+            found += await every(client, kinds.NODESETS, namespace)
         except Forbidden:
             if namespace == home:
                 raise

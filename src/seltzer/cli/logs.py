@@ -10,8 +10,8 @@ from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
 from seltzer.cli import controller, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
 
@@ -61,9 +61,9 @@ async def _leader(client: Client, namespace: str) -> str:
             f"there is no operator in namespace {namespace!r}; run 'seltzer install', or say with -n where it is"
         ) from None
     try:
-        holder = (await client.get(resources.LEASES, OPERATOR, namespace)).spec.holder_identity
+        holder = (await client.get(kinds.LEASES, OPERATOR, namespace)).spec.holder_identity
         if holder:
-            await client.get(resources.PODS, holder, namespace)
+            await client.get(kinds.PODS, holder, namespace)
             return f"pod/{holder}"
     except NotFound:
         pass  # nobody leads yet, or it isn't a pod that does
@@ -80,7 +80,7 @@ async def _find(client: Client, place: Place, name: str, component: str) -> tupl
     nodes: dict[str, str] = {}
     for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
         selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}=slurmd"}
-        found = await client.list_all(resources.PODS, namespace, params=selector)
+        found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
         known = kube.meant(component, (*DAEMONS, "operator", *sorted(nodes)))

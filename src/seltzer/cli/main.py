@@ -28,7 +28,7 @@ _VERBS = (
     ("Clusters", "status:status", "Show a cluster, its nodes and jobs, and what is wrong."),
     ("Clusters", "nodes:nodes", "List nodes with their pods, states, reasons and jobs."),
     ("Clusters", "explain:explain", "Tell why a job waits, or why a node takes none."),
-    ("Clusters", "top:top", "Watch a cluster live, full-screen."),
+    ("Clusters", "top.command:top", "Watch a cluster live, full-screen."),
     ("Clusters", "events:events", "Show what happened to a cluster."),
     ("Clusters", "logs:logs", "Print the log of a daemon, a node or the operator."),
     ("Clusters", "scale:scale", "Give a NodeSet more nodes, or fewer."),

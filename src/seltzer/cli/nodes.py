@@ -12,14 +12,14 @@ from cyclopts import Parameter
 
 from seltzer.api.core import Pod
 from seltzer.api.labels import UNLIMITED
-from seltzer.cli import beside, facts, kube, nodes_table, show
+from seltzer.cli import facts, kube, nodes_table, show
 from seltzer.cli.facts import Facts
 from seltzer.cli.nodes_table import STATES, Row
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag
 from seltzer.errors import SeltzerError
-from seltzer.plan import nodes as slurm_nodes
-from seltzer.plan import pods as kube_pods
-from seltzer.plan.pods import Trouble
+from seltzer.plan import pod_state, slurm_state
+from seltzer.plan.pod_state import Trouble
+from seltzer.slurm import snapshot
 from seltzer.slurm.models import Node
 
 # Flags that a person wants to know of beside the state.
@@ -114,7 +114,7 @@ def kind(node: Node | None) -> str:
     """Which of STATES it is in."""
     if node is None:
         return "unknown"
-    counts = slurm_nodes.count([node])
+    counts = slurm_state.count([node])
     return next(state for state in STATES if getattr(counts, state, 0))
 
 
@@ -137,11 +137,11 @@ def pod_word(pod: Pod | None) -> str:
     """As kubectl would say it, in one word."""
     if pod is None:
         return "none"
-    if kube_pods.deleting(pod):
+    if pod_state.deleting(pod):
         return "Terminating"
-    if trouble := kube_pods.trouble(pod):
+    if trouble := pod_state.trouble(pod):
         return trouble.reason
-    if pod.status.phase == "Running" and not kube_pods.ready(pod):
+    if pod.status.phase == "Running" and not pod_state.ready(pod):
         return "NotReady"
     return pod.status.phase or "Pending"
 
@@ -188,12 +188,12 @@ def remark(known: Facts, name: str) -> str:
     node, pod = known.node(name), known.pod(name)
     if node and node.reason:
         return facts.why(node)
-    if pod and (trouble := kube_pods.trouble(pod)):
+    if pod and (trouble := pod_state.trouble(pod)):
         return told(trouble, name)
     if node and known.pods is not None and pod is None:
         return "Slurm has a record of it, but there is no pod" if known.nodeset(name) else "not one of Seltzer's"
     if pod and known.slurm is not None and node is None:
-        return "its pod goes" if kube_pods.deleting(pod) else "it hasn't registered with slurmctld"
+        return "its pod goes" if pod_state.deleting(pod) else "it hasn't registered with slurmctld"
     if node and pod and node.address and pod.status.pod_ip and node.address != pod.status.pod_ip:
         return f"Slurm looks for it at {node.address}, but its pod has {pod.status.pod_ip}"
     return ""
@@ -201,7 +201,7 @@ def remark(known: Facts, name: str) -> str:
 
 def told(trouble: Trouble, name: str) -> str:
     """A pod's trouble, without its name and without what the scheduler thinks of evicting others for it."""
-    words = beside.tidy(trouble.message.removeprefix(f"pod {name}: "))
+    words = snapshot.tidy(trouble.message.removeprefix(f"pod {name}: "))
     return _PREEMPTION.sub("", words).replace(".;", ";").rstrip(".")
 
 
@@ -233,7 +233,7 @@ def node_data(known: Facts, name: str) -> dict[str, object]:
             "namespace": pod.metadata.namespace,
             "phase": pod.status.phase,
             "status": pod_word(pod),
-            "ready": kube_pods.ready(pod),
+            "ready": pod_state.ready(pod),
             "address": pod.status.pod_ip,
             "node": pod.spec.node_name or None,
         },

@@ -5,11 +5,11 @@ from __future__ import annotations
 from seltzer.api.nodeset import NodeSet
 from seltzer.cli import kube
 from seltzer.cli.options import Context, Namespace, Timeout, Wait
-from seltzer.cli.tree import condition
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.progress import Progress
+from seltzer.view.tree import condition
 
 MOST = 65536
 
@@ -38,9 +38,9 @@ def scale(
     place = kube.locate(namespace, context)
 
     async def change(client: Client) -> None:
-        before = await kube.one(client, resources.NODESETS, place, nodeset)
+        before = await kube.one(client, kinds.NODESETS, place, nodeset)
         patch = {"spec": {"replicas": replicas}}
-        path = resources.NODESETS.path(place.namespace, nodeset, "scale")
+        path = kinds.NODESETS.path(place.namespace, nodeset, "scale")
         await client.call("PATCH", path, content=patch, kind="application/merge-patch+json")
         print(f"{nodeset}: {before.spec.replicas} -> {replicas}", flush=True)
         if wait:
@@ -48,7 +48,7 @@ def scale(
 
     async def _wait(client: Client) -> None:
         async def look() -> str:
-            return lacks(await client.get(resources.NODESETS, nodeset, place.namespace))
+            return lacks(await client.get(kinds.NODESETS, nodeset, place.namespace))
 
         with Progress() as progress, progress.step(f"wait for {replicas} nodes of {nodeset}"):
             await kube.until(look, timeout, progress.note, f"{nodeset} isn't there yet")

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import events, kube, show, tree
+from seltzer.cli import events, kube, show
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
+from seltzer.view import tree
 
 NOT_WELL = 3
 
@@ -63,7 +64,7 @@ async def _look(
         return [await _picture(client, await kube.cluster(client, place, name))], []
     where = "" if everywhere else place.namespace
     clusters, nodesets = await asyncio.gather(
-        kube.every(client, resources.CLUSTERS, where), kube.every(client, resources.NODESETS, where)
+        kube.every(client, kinds.CLUSTERS, where), kube.every(client, kinds.NODESETS, where)
     )
     if name is not None:
         known, nodesets = [each.metadata.name for each in clusters], []

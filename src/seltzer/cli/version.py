@@ -13,8 +13,8 @@ from seltzer.api.common import VERSION
 from seltzer.build.names import OPERATOR
 from seltzer.cli import kube, show
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Output, OutputFlag, SystemNamespace
-from seltzer.controllers import resources
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds as resources
 from seltzer.kube.client import Client
 from seltzer.kube.crds import CRDS
 from seltzer.kube.errors import Forbidden, KubeError, NotFound

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from seltzer.api.labels import FINALIZER, HOLD
-from seltzer.controllers import many, metrics, on_slurm, resources
+from seltzer.controllers import batch, metrics, slurm_actions
+from seltzer.controllers.batch import if_there
 from seltzer.controllers.children import Children
-from seltzer.controllers.link import Link
-from seltzer.controllers.many import if_there
+from seltzer.controllers.slurm_connection import SlurmConnection
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists, Conflict, Invalid, KubeError
 from seltzer.kube.resource import HasMeta, Resource
-from seltzer.plan import nodes as slurm_nodes
+from seltzer.plan import slurm_state
 from seltzer.plan.actions import (
     Action,
     Apply,
@@ -29,12 +30,12 @@ from seltzer.plan.actions import (
     Delete,
     DeletePods,
     DownNodes,
-    Goner,
     Hold,
     MirrorPods,
     OnKubernetes,
     OnSlurm,
     PodPatch,
+    PodRef,
     Poke,
     RemoveStuckPod,
     SetFinalizer,
@@ -62,7 +63,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Done:
+class ActResult:
     """What became of a plan's actions."""
 
     # As they were done: with those names only that something was done about.
@@ -73,7 +74,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ActionResult:
     """An action as it was done; None: nothing of it was. And why the rest was refused, if it was."""
 
     done: Action | None
@@ -96,7 +97,7 @@ class Actor:
         client: Client,
         children: Children,
         subject: Subject,
-        link: Link | None = None,
+        link: SlurmConnection | None = None,
         make_pod: Callable[[str], Mapping[str, Any]] | None = None,
         wrote_pod: Callable[[HasMeta], None] = lambda _: None,
     ) -> None:
@@ -109,12 +110,12 @@ class Actor:
         self._view: View | None = None
         self._unfinished = False
 
-    async def act(self, actions: Iterable[Action]) -> Done:
+    async def act(self, actions: Iterable[Action]) -> ActResult:
         """Inputs first, then what uses them."""
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
-        if self._link and (asking := [action for action in actions if on_slurm.needs_view(action)]):
+        if self._link and (asking := [action for action in actions if slurm_actions.needs_view(action)]):
             # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
             self._view = await self._link.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
         for stage in _stages(actions):
@@ -123,14 +124,14 @@ class Actor:
                     done.append(part.done)
                 if part.error:
                     failures.append(Failure(action, str(part.error)))
-        return Done(tuple(done), tuple(failures), self._unfinished)
+        return ActResult(tuple(done), tuple(failures), self._unfinished)
 
-    async def _one(self, action: Action) -> _Part:
+    async def _one(self, action: Action) -> _ActionResult:
         kind = type(action).__name__
         try:
             part = await self._do(action)
         except SeltzerError as error:
-            part = _Part(None, error)
+            part = _ActionResult(None, error)
         if part.done:
             metrics.acted(kind, "done")
             logger.info("%s", _summary(part.done), extra=self._extra(kind))
@@ -143,7 +144,7 @@ class Actor:
         metadata = self._subject.item.metadata
         return {"object": f"{self._subject.resource.kind}/{metadata.namespace}/{metadata.name}", "step": step}
 
-    async def _do(self, action: Action) -> _Part:
+    async def _do(self, action: Action) -> _ActionResult:
         if isinstance(action, OnSlurm):
             return await self._on_slurm(action)
         match action:
@@ -153,25 +154,25 @@ class Actor:
                 return await self._delete_pods(action)
             case MirrorPods(patches):
                 some = await self._each(patches, lambda patch: if_there(self._mirror(patch)))
-                return _Part(replace(action, patches=some.done) if some.done else None, some.error)
+                return _ActionResult(replace(action, patches=some.done) if some.done else None, some.error)
             case _:
-                return _Part(action if await self._do_whole(action) else None)
+                return _ActionResult(action if await self._do_whole(action) else None)
 
     async def _do_whole(self, action: OnKubernetes) -> bool:
         """What is about one object; whether something was done."""
         match action:
             case Apply(manifest):
-                resource = resources.BY_KIND[manifest["kind"]]
+                resource = kinds.BY_KIND[manifest["kind"]]
                 self._children.wrote(manifest, await self._client.apply(resource, manifest))
                 return True
             case Create(manifest):
                 return await self._create(manifest)
             case Delete(kind, namespace, name, uid):
-                return await if_there(self._client.delete(resources.BY_KIND[kind], name, namespace, uid=uid))
+                return await if_there(self._client.delete(kinds.BY_KIND[kind], name, namespace, uid=uid))
             case Poke(namespace, name, annotation, value):
-                return await self._annotate(resources.PODS, name, namespace, annotation, value)
+                return await self._annotate(kinds.PODS, name, namespace, annotation, value)
             case Hold(namespace, name, held):
-                return await self._annotate(resources.LEASES, name, namespace, HOLD, "true" if held else None)
+                return await self._annotate(kinds.LEASES, name, namespace, HOLD, "true" if held else None)
             case RemoveStuckPod():
                 return await self._remove_stuck(action)
             case SetFinalizer(present):
@@ -180,10 +181,10 @@ class Actor:
 
     async def _remove_stuck(self, pod: RemoveStuckPod) -> bool:
         if (seen := pod.silent) is not None:
-            lease = await self._client.get(resources.LEASES, seen.metadata.name, seen.metadata.namespace)
+            lease = await self._client.get(kinds.LEASES, seen.metadata.name, seen.metadata.namespace)
             if lease.metadata.resource_version != seen.metadata.resource_version:
                 return False  # its guard may have spoken since: it is looked at again
-        call = self._client.delete(resources.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
+        call = self._client.delete(kinds.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
         return await if_there(call)
 
     async def _annotate(
@@ -193,46 +194,44 @@ class Actor:
         return await if_there(self._client.patch(resource, name, namespace, patch=patch))
 
     async def _create(self, manifest: Mapping[str, Any]) -> bool:
-        resource = resources.BY_KIND[manifest["kind"]]
+        resource = kinds.BY_KIND[manifest["kind"]]
         try:
             await self._client.create(resource, manifest, manifest["metadata"]["namespace"])
         except AlreadyExists:
             return False  # it was made before, by us: the answer was lost
         return True
 
-    async def _create_pods(self, action: CreatePods) -> _Part:
+    async def _create_pods(self, action: CreatePods) -> _ActionResult:
         """One first: if that is refused, a thousand more would be as well."""
         first, *others = action.names
         made = (first,) if await self._create_pod(first) else ()
         some = await self._each(others, self._create_pod)
         names = (*made, *some.done)
-        return _Part(CreatePods(names) if names else None, some.error)
+        return _ActionResult(CreatePods(names) if names else None, some.error)
 
     async def _create_pod(self, name: str) -> bool:
         assert self._make_pod
         try:
-            answer = await self._client.create(
-                resources.PODS, self._make_pod(name), self._subject.item.metadata.namespace
-            )
+            answer = await self._client.create(kinds.PODS, self._make_pod(name), self._subject.item.metadata.namespace)
         except AlreadyExists:
             return False
         self._wrote_pod(answer)
         return True
 
-    async def _delete_pods(self, action: DeletePods) -> _Part:
+    async def _delete_pods(self, action: DeletePods) -> _ActionResult:
         pods = self._still_empty(action.pods) if action.ask else action.pods
         namespace = self._subject.item.metadata.namespace
         some = await self._each(pods, lambda pod: if_there(self._delete_pod(pod, namespace)))
-        return _Part(replace(action, pods=some.done) if some.done else None, some.error)
+        return _ActionResult(replace(action, pods=some.done) if some.done else None, some.error)
 
-    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> many.Some[T]:
-        some = await many.each(items, do)
+    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> batch.BatchResult[T]:
+        some = await batch.each(items, do)
         self._unfinished |= some.begun < len(items)
         return some
 
-    async def _delete_pod(self, pod: Goner, namespace: str) -> None:
+    async def _delete_pod(self, pod: PodRef, namespace: str) -> None:
         answer = await self._client.delete(
-            resources.PODS, pod.name, namespace, uid=pod.uid, resource_version=pod.resource_version or None
+            kinds.PODS, pod.name, namespace, uid=pod.uid, resource_version=pod.resource_version or None
         )
         if answer is not None:
             self._wrote_pod(answer)
@@ -262,7 +261,7 @@ class Actor:
         namespace = self._subject.item.metadata.namespace
         try:
             answer = await self._client.patch(
-                resources.PODS, patch.name, namespace, patch=body, subresource="status", strategic=True
+                kinds.PODS, patch.name, namespace, patch=body, subresource="status", strategic=True
             )
         except Invalid as error:
             if "metadata.uid" in str(error):  # another pod of this name: the next pass looks at that one
@@ -278,10 +277,10 @@ class Actor:
             some is not None and all((node := known.get(pod.name)) and node.drained for pod in some) for some in pods
         )
 
-    def _still_empty(self, pods: Sequence[Goner]) -> list[Goner]:
+    def _still_empty(self, pods: Sequence[PodRef]) -> list[PodRef]:
         """Those whose nodes have no job right now."""
         known = self._known()
-        return [pod for pod in pods if (node := known.get(pod.name)) is None or slurm_nodes.is_empty(node)]
+        return [pod for pod in pods if (node := known.get(pod.name)) is None or slurm_state.is_empty(node)]
 
     def _known(self) -> Mapping[str, Node]:
         """Slurm's nodes as they are right now."""
@@ -291,11 +290,11 @@ class Actor:
 
     def _still_true(self, action: OnSlurm) -> OnSlurm:
         """The action without the nodes that somebody else has changed since it was planned: theirs is kept."""
-        if not on_slurm.needs_view(action):
+        if not slurm_actions.needs_view(action):
             return action
         known = self._known()
         back = self._back(action.silent) if isinstance(action, DownNodes) else frozenset()
-        kept = (name for name in action.names if (node := known.get(name)) and on_slurm.is_due(action, node))
+        kept = (name for name in action.names if (node := known.get(name)) and slurm_actions.is_due(action, node))
         return replace(action, names=tuple(name for name in kept if name not in back))
 
     def _back(self, silent: Mapping[str, str]) -> frozenset[str]:
@@ -316,19 +315,19 @@ class Actor:
         call = self._client.patch(self._subject.resource, metadata.name, metadata.namespace, patch=patch)
         return await if_there(call)
 
-    async def _on_slurm(self, action: OnSlurm) -> _Part:
+    async def _on_slurm(self, action: OnSlurm) -> _ActionResult:
         if self._link is None:
             raise SeltzerError("Slurm can't be asked")
         action = self._still_true(action)
         if not action.names:
-            return _Part(None)
-        outcome = await self._link.write(type(action).__name__, on_slurm.call(action))
+            return _ActionResult(None)
+        outcome = await self._link.write(type(action).__name__, slurm_actions.call(action))
         if outcome is None or not outcome.failed:
-            return _Part(action)
+            return _ActionResult(action)
         name, why = next(iter(sorted(outcome.failed.items())))
         more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
         names = tuple(name for name in action.names if name in outcome.done)
-        return _Part(replace(action, names=names) if names else None, SeltzerError(f"{name}{more}: {why}"))
+        return _ActionResult(replace(action, names=names) if names else None, SeltzerError(f"{name}{more}: {why}"))
 
 
 def _stages(actions: Iterable[Action]) -> list[list[Action]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from seltzer.controllers.world import World
+from seltzer.controllers.caches import Caches
 from seltzer.kube.resource import HasMeta, Key
 
 Manifest = Mapping[str, Any]
@@ -25,7 +25,7 @@ class _Applied:
 class Children:
     """Remembers what was applied, in memory only: a new leader applies everything once, which changes nothing."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Caches) -> None:
         self._world = world
         self._applied: dict[tuple[str, Key], _Applied] = {}
 

@@ -19,28 +19,35 @@ from seltzer.build import config, names
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
 from seltzer.build.pods import checksum
-from seltzer.controllers import members, metrics, resources
+from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
+from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children, Manifest
-from seltzer.controllers.link import Link, Links, Secrets
 from seltzer.controllers.report import now, report, tell
-from seltzer.controllers.world import World
+from seltzer.controllers.slurm_connection import Secrets, SlurmConnection, SlurmConnections
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.controller import After, Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
-from seltzer.plan import cluster as plan
-from seltzer.plan import cluster_status
 from seltzer.plan.actions import Delete
-from seltzer.plan.cluster import CONTROLLER, LOGIN, REST, Candidate, Observation
+from seltzer.plan.cluster import cluster_plan as plan
+from seltzer.plan.cluster import cluster_status
+from seltzer.plan.cluster.cluster_plan import CONTROLLER, LOGIN, REST, Candidate, ClusterObservation
 
 
 class ClusterController:
     """Makes SlurmClusters so."""
 
     def __init__(
-        self, client: Client, world: World, children: Children, links: Links, recorder: Recorder, images: Images
+        self,
+        client: Client,
+        world: Caches,
+        children: Children,
+        links: SlurmConnections,
+        recorder: Recorder,
+        images: Images,
     ) -> None:
         self._client = client
         self._world = world
@@ -58,14 +65,14 @@ class ClusterController:
         link = self._link(cluster)
         seen = self._observe(cluster, link)
         decision = plan.decide(seen)
-        await tell(self._recorder, resources.CLUSTERS, cluster, cluster_status.announcements(decision))
-        subject = Subject(resources.CLUSTERS, cluster)
+        await tell(self._recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
+        subject = Subject(kinds.CLUSTERS, cluster)
         done = await Actor(self._client, self._children, subject, link).act(decision.actions)
         failures = [failure.message for failure in done.failures]
         status = cluster_status.status(seen, decision, failures, now())
         metrics.tell_cluster(*key, status)
         told = cluster_status.happenings(cluster, status, seen, decision)
-        await report(self._client, self._recorder, resources.CLUSTERS, cluster, status, told)
+        await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, told)
         if done.failures:
             raise refused(done.failures)
         if plan.awaits_clock(seen):
@@ -73,7 +80,7 @@ class ClusterController:
         # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
         return After(5.0) if plan.deleted(cluster) and plan.obstacle(seen) else Done()
 
-    def _link(self, cluster: SlurmCluster) -> Link | None:
+    def _link(self, cluster: SlurmCluster) -> SlurmConnection | None:
         """From when there is somebody to ask: whoever asks earlier waits for ten seconds."""
         key = key_of(cluster)
         if link := self._links.get(key):
@@ -96,7 +103,7 @@ class ClusterController:
         data = secret.data.get(names.JWT_KEY) if secret else None
         return base64.b64decode(data) if data else None
 
-    def _observe(self, cluster: SlurmCluster, link: Link | None) -> Observation:
+    def _observe(self, cluster: SlurmCluster, link: SlurmConnection | None) -> ClusterObservation:
         world, key = self._world, key_of(cluster)
         nodesets = members.of(world, key)
         active = world.config_maps.get(Key(key.namespace, names.config(cluster)))
@@ -109,7 +116,7 @@ class ClusterController:
         deployments = self._deployments(cluster)
         controller = deployments.get(CONTROLLER)
         pods = world.pods.by("cluster", str(key))
-        return Observation(
+        return ClusterObservation(
             cluster=cluster,
             candidate=candidate,
             refusal=refusal,

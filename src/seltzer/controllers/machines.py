@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from seltzer.api.core import Node
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
-from seltzer.plan import causes
-from seltzer.plan.causes import RESTLESS_CHANGES, Machine
+from seltzer.plan.nodeset import drain_causes
+from seltzer.plan.nodeset.drain_causes import RESTLESS_CHANGES, Machine
 
 _WINDOW = 120.0
 # A pod may be told of before its node is, which has just come: one that is missing for so long doesn't exist.
@@ -81,7 +81,7 @@ class Machines:
         self._missed.pop(item.metadata.name, None)
         history = self._seen.setdefault(item.metadata.name, _History(now))
         # A cordon is two changes, of a field and of a taint: what counts is what comes of it.
-        if causes.words(before, ()) != causes.words(after, ()):
+        if drain_causes.words(before, ()) != drain_causes.words(after, ()):
             history.since = now
             if before is not None:
                 history.changes.append(now)

@@ -11,27 +11,27 @@ from seltzer.api.labels import EPOCH, PHASE, STARTED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
-from seltzer.controllers.link import PACE, Link
-from seltzer.controllers.world import World
+from seltzer.controllers.caches import Caches
+from seltzer.controllers.slurm_connection import PACE, SlurmConnection
 from seltzer.kube.resource import Key, key_of
-from seltzer.plan import membership
-from seltzer.plan import pods as kube_pods
-from seltzer.plan.membership import Verdict
-from seltzer.plan.removal import Slurm
+from seltzer.plan import pod_state
+from seltzer.plan.nodeset import membership
+from seltzer.plan.nodeset.membership import Membership
+from seltzer.plan.nodeset.removal import SlurmState
 from seltzer.slurm import conf
 
 # A cluster that is being deleted and whose Slurm hasn't answered for so long has lost it.
 GONE_AFTER = 300.0
 
 
-def verdicts(world: World, key: Key) -> Mapping[Key, Verdict]:
+def verdicts(world: Caches, key: Key) -> Mapping[Key, Membership]:
     """On each NodeSet that refers to a cluster."""
     cluster = world.clusters.get(key)
     nodesets = world.nodesets.by("cluster", str(key))
     return membership.verdicts(cluster, nodesets, _max_nodes(cluster) if cluster else membership.MAX_NODES)
 
 
-def of(world: World, key: Key) -> list[NodeSet]:
+def of(world: Caches, key: Key) -> list[NodeSet]:
     """The NodeSets that are members of a cluster."""
     known = verdicts(world, key)
     return [each for each in world.nodesets.by("cluster", str(key)) if known[key_of(each)].member]
@@ -45,19 +45,19 @@ def _max_nodes(cluster: SlurmCluster) -> int:
         return membership.MAX_NODES  # the configuration is refused elsewhere, with the reason
 
 
-def slurm(world: World, key: Key, link: Link | None, *, with_our_writes: bool = True) -> Slurm:
+def slurm(world: Caches, key: Key, link: SlurmConnection | None, *, with_our_writes: bool = True) -> SlurmState:
     """What is known of a cluster's Slurm; to decide on it, it must have what we wrote, to tell of it need not."""
     cluster = world.clusters.get(key)
     if cluster is None or _is_removed(world, cluster):
-        return Slurm(None, gone=True)  # what it told before doesn't matter any more
+        return SlurmState(None, gone=True)  # what it told before doesn't matter any more
     view = (link.view if with_our_writes else link.cache.view) if link else None
     if view is not None:
-        return Slurm(view.nodes, view.statistics.now)
+        return SlurmState(view.nodes, view.statistics.now)
     gone = _is_gone(world, cluster, link)
-    return Slurm(None, gone=gone, unreachable=not gone and _is_unreachable(world, link))
+    return SlurmState(None, gone=gone, unreachable=not gone and _is_unreachable(world, link))
 
 
-def controller_started(world: World, key: Key) -> float | None:
+def controller_started(world: Caches, key: Key) -> float | None:
     """When the slurmctld that runs was started, if its guard tells."""
     cluster = world.clusters.get(key)
     lease = world.leases.get(Key(key.namespace, names.controller(cluster))) if cluster else None
@@ -68,7 +68,7 @@ def controller_started(world: World, key: Key) -> float | None:
         return None
 
 
-def _is_removed(world: World, cluster: SlurmCluster) -> bool:
+def _is_removed(world: Caches, cluster: SlurmCluster) -> bool:
     """Whether it is being deleted, and somebody has already deleted its slurmctld, pods and all."""
     if cluster.metadata.deletion_timestamp is None:
         return False
@@ -76,7 +76,7 @@ def _is_removed(world: World, cluster: SlurmCluster) -> bool:
     return deployment is None and not _controllers(world, cluster)
 
 
-def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
+def _is_gone(world: Caches, cluster: SlurmCluster, link: SlurmConnection | None) -> bool:
     """Whether a slurmctld that doesn't answer certainly isn't there, so that there is no job to lose. Two ways:
 
     1. No controller has ever held the Lease, and none runs.
@@ -88,7 +88,7 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
         return True
     # A Lease that is missing beside a controller was deleted by somebody: it tells nothing.
     never_held = lease is not None and not lease.spec.holder_identity and EPOCH not in lease.metadata.annotations
-    if never_held and not any(kube_pods.ready(pod) for pod in controllers):
+    if never_held and not any(pod_state.ready(pod) for pod in controllers):
         return True
     if cluster.metadata.deletion_timestamp is None:
         return False
@@ -96,20 +96,20 @@ def _is_gone(world: World, cluster: SlurmCluster, link: Link | None) -> bool:
     return time.time() - since >= GONE_AFTER and _unknown_for(world, link) >= GONE_AFTER
 
 
-def _is_unreachable(world: World, link: Link | None) -> bool:
+def _is_unreachable(world: Caches, link: SlurmConnection | None) -> bool:
     """Whether its last answer is too long ago; for the first one it is given as long."""
     return _unknown_for(world, link) > (link.cache.pace.stale if link else PACE.stale)
 
 
-def _unknown_for(world: World, link: Link | None) -> float:
+def _unknown_for(world: Caches, link: SlurmConnection | None) -> float:
     """For how many seconds nobody has answered. Whoever has just begun to look has asked nobody yet."""
     return time.monotonic() - world.began if link is None else link.unknown_for
 
 
-def _controllers(world: World, cluster: SlurmCluster) -> list[Pod]:
+def _controllers(world: Caches, cluster: SlurmCluster) -> list[Pod]:
     """The controller's pods that run, or may."""
     return [
         pod
         for pod in world.pods.by("cluster", str(key_of(cluster)))
-        if pod.metadata.labels.get(names.COMPONENT) == "slurmctld" and not kube_pods.finished(pod)
+        if pod.metadata.labels.get(names.COMPONENT) == "slurmctld" and not pod_state.finished(pod)
     ]

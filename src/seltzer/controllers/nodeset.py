@@ -17,26 +17,27 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
 from seltzer.build import nodeset as build
 from seltzer.build.images import Images
-from seltzer.controllers import members, metrics, resources
+from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.ages import Ages
+from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
-from seltzer.controllers.link import Link, Links
 from seltzer.controllers.report import now, report
-from seltzer.controllers.world import World
+from seltzer.controllers.slurm_connection import SlurmConnection, SlurmConnections
 from seltzer.errors import SeltzerError
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.controller import After, Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
-from seltzer.plan import aging, causes, lost, nodeset_status, records
-from seltzer.plan import nodeset as plan
 from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
-from seltzer.plan.deletion import deleted
-from seltzer.plan.membership import cluster_key
-from seltzer.plan.nodeset import Decision
-from seltzer.plan.observation import Observation
+from seltzer.plan.nodeset import aging, drain_causes, node_records, nodeset_status, unreachable_pods
+from seltzer.plan.nodeset import nodeset_plan as plan
+from seltzer.plan.nodeset.deletion import deleted
+from seltzer.plan.nodeset.membership import cluster_key
+from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
+from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.slurm.errors import SlurmError
 
 # How soon to look again at what was just written.
@@ -48,7 +49,13 @@ class NodeSetController:
     """Makes NodeSets so."""
 
     def __init__(
-        self, client: Client, world: World, children: Children, links: Links, recorder: Recorder, images: Images
+        self,
+        client: Client,
+        world: Caches,
+        children: Children,
+        links: SlurmConnections,
+        recorder: Recorder,
+        images: Images,
     ) -> None:
         self._client = client
         self._world = world
@@ -82,7 +89,7 @@ class NodeSetController:
         status = nodeset_status.status(seen, decision, failures, now())
         cost += time.thread_time() - began
         told = nodeset_status.happenings(nodeset, status, done.done)
-        await report(self._client, self._recorder, resources.NODESETS, nodeset, status, told)
+        await report(self._client, self._recorder, kinds.NODESETS, nodeset, status, told)
         self._pace(key, link, decision, status)
         if done.failures:
             raise refused(done.failures)
@@ -94,7 +101,7 @@ class NodeSetController:
             return After(_AT_ONCE if await link.fresh() and not patience else _SOON, cost)
         return After(1.0, cost) if decision.timed else Done(cost)
 
-    def _actor(self, nodeset: NodeSet, link: Link | None) -> Actor:
+    def _actor(self, nodeset: NodeSet, link: SlurmConnection | None) -> Actor:
         cluster = self._world.clusters.get(cluster_key(nodeset))
         key = key_of(nodeset)
 
@@ -103,17 +110,17 @@ class NodeSetController:
             assert cluster, "no pod is planned for a cluster that isn't there"
             return build.pods_of(nodeset, cluster, self._images)
 
-        subject = Subject(resources.NODESETS, nodeset)
+        subject = Subject(kinds.NODESETS, nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
         return Actor(self._client, self._children, subject, link, lambda name: make()(name), wrote)
 
-    async def _observe(self, nodeset: NodeSet, link: Link | None) -> Observation:
+    async def _observe(self, nodeset: NodeSet, link: SlurmConnection | None) -> NodeSetObservation:
         world, key, where = self._world, key_of(nodeset), cluster_key(nodeset)
         cluster = world.clusters.get(where)
         template, refusal = self._template(nodeset, cluster)
         slurm = members.slurm(world, where, link)
         pods = tuple(pod for pod in world.pods.by("nodeset", str(key)) if _is_owned(pod, nodeset))
-        seen = Observation(
+        seen = NodeSetObservation(
             nodeset=nodeset,
             verdict=members.verdicts(world, where)[key],
             pods=pods,
@@ -129,15 +136,15 @@ class NodeSetController:
         seen = await self._with_jobs(await _with_deadlines(seen, link), link)
         # Last, since nothing is older sooner: who was silent when the questions above were asked may be back.
         seen = dataclasses.replace(seen, machines=world.machines.of({pod.spec.node_name for pod in pods}))
-        if link and slurm.nodes is not None and (doubtful := lost.doubtful(seen)):
+        if link and slurm.nodes is not None and (doubtful := unreachable_pods.doubtful(seen)):
             seen = dataclasses.replace(seen, answers=link.answers(doubtful))
         return seen
 
-    async def _with_jobs(self, seen: Observation, link: Link | None) -> Observation:
+    async def _with_jobs(self, seen: NodeSetObservation, link: SlurmConnection | None) -> NodeSetObservation:
         """Add what waiting jobs need, where a record or the whole NodeSet is about to go."""
         if link is None or seen.slurm.nodes is None:
             return seen
-        if not records.can_wait(seen) and any(not node.occupied for node in records.orphaned(seen)):
+        if not node_records.can_wait(seen) and any(not node.occupied for node in node_records.orphaned(seen)):
             seen = dataclasses.replace(seen, named=await link.named())
         if deleted(seen.nodeset) and not seen.pods:
             partition = self._ending(seen.nodeset)
@@ -160,7 +167,7 @@ class NodeSetController:
 
     def _has_ended(self, nodeset: NodeSet) -> bool:
         """A container that ended is started again in a second, and jobs come: Slurm tells whether it has been."""
-        return any(causes.ended(pod) for pod in self._world.pods.by("nodeset", str(key_of(nodeset))))
+        return any(drain_causes.ended(pod) for pod in self._world.pods.by("nodeset", str(key_of(nodeset))))
 
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
@@ -170,7 +177,7 @@ class NodeSetController:
         except SeltzerError as error:
             return None, str(error)
 
-    def _support(self, seen: Observation, decision: Decision) -> list[Action]:
+    def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> list[Action]:
         """What the pods need beside them: before the first of them, and as long as there are any."""
         nodeset = seen.nodeset
         cluster = self._world.clusters.get(cluster_key(nodeset))
@@ -186,7 +193,7 @@ class NodeSetController:
             manifests += build.support(nodeset, cluster, base64.b64decode(data))
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
 
-    def _budget(self, seen: Observation, cluster: SlurmCluster) -> list[Mapping[str, Any]]:
+    def _budget(self, seen: NodeSetObservation, cluster: SlurmCluster) -> list[Mapping[str, Any]]:
         """It protects all pods while nobody knows which of them have jobs. Before that is certain, one that is there
         stays as it is: a new leader knows nothing yet."""
         slurm = seen.slurm
@@ -194,7 +201,7 @@ class NodeSetController:
         wanted = build.budget(seen.nodeset, cluster, everyone=not known)
         return [wanted] if known or slurm.unreachable else list(self._children.absent([wanted]))
 
-    def _pace(self, key: Key, link: Link | None, decision: Decision, status: NodeSetStatus) -> None:
+    def _pace(self, key: Key, link: SlurmConnection | None, decision: NodeSetDecision, status: NodeSetStatus) -> None:
         """Ask Slurm every second while something is about to happen there."""
         metrics.draining.labels(str(key)).set(len(decision.removal.busy))
         if link:
@@ -202,7 +209,7 @@ class NodeSetController:
             link.cache.busy(f"nodeset {key}", arriving or bool(decision.removal.busy) or bool(decision.replacing))
 
 
-async def _has_read_its_writes(link: Link) -> bool:
+async def _has_read_its_writes(link: SlurmConnection) -> bool:
     """Whether what is known of Slurm has all that we wrote; unknown altogether is another matter, told by the plan."""
     if link.view is not None or link.cache.view is None:
         return True
@@ -220,7 +227,7 @@ def _is_owned(pod: Pod, nodeset: NodeSet) -> bool:
     return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
 
 
-async def _with_deadlines(seen: Observation, link: Link | None) -> Observation:
+async def _with_deadlines(seen: NodeSetObservation, link: SlurmConnection | None) -> NodeSetObservation:
     """Add when nodes will be free, if some of them have to go and it matters which."""
     nodes = seen.slurm.nodes
     target = seen.nodeset.spec.replicas

@@ -10,16 +10,16 @@ from seltzer.api.core import Pod
 from seltzer.build import names
 from seltzer.build.images import Images
 from seltzer.controllers import metrics
+from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
 from seltzer.controllers.cluster import ClusterController
-from seltzer.controllers.link import Links, Route
 from seltzer.controllers.nodeset import NodeSetController
-from seltzer.controllers.world import World
+from seltzer.controllers.slurm_connection import Route, SlurmConnections
 from seltzer.kube.client import Client
 from seltzer.kube.controller import Controller, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key
-from seltzer.plan import pods as kube_pods
+from seltzer.plan import pod_state
 from seltzer.slurm.nodes import Change
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ class Operator:
     ) -> None:
         self._clusters = Controller("slurmcluster", self._cluster_pass, settle=settle, last_delay=20.0)
         self._nodesets = Controller("nodeset", self._nodeset_pass, settle=settle, last_delay=20.0)
-        self.world = World(client, self._clusters.changed, self._nodesets.changed, self._nodesets.hurry)
-        self.links = Links(route, may_write, self._slurm_changed)
+        self.world = Caches(client, self._clusters.changed, self._nodesets.changed, self._nodesets.hurry)
+        self.links = SlurmConnections(route, may_write, self._slurm_changed)
         children, recorder = Children(self.world), Recorder(client, "seltzer")
         parts = (client, self.world, children, self.links, recorder, images)
         self._cluster = ClusterController(*parts)
@@ -72,7 +72,7 @@ class Operator:
         """A slurmd that has just become ready registers now: ask at once instead of a second later."""
         if after is None or after.metadata.labels.get(names.COMPONENT) != "slurmd":
             return
-        if kube_pods.ready(after) and not (before and kube_pods.ready(before)):
+        if pod_state.ready(after) and not (before and pod_state.ready(before)):
             labels = after.metadata.labels
             link = self.links.get(Key(labels.get(names.CLUSTER_NAMESPACE, ""), labels.get(names.CLUSTER, "")))
             if link:

@@ -14,7 +14,7 @@ from seltzer.kube.client import Client
 from seltzer.kube.errors import Conflict, NotFound
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import HasMeta, Resource
-from seltzer.plan.actions import Happening
+from seltzer.plan.actions import PlannedEvent
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ async def report(
     resource: Resource[Any],
     item: Any,
     status: msgspec.Struct,
-    happenings: Iterable[Happening],
+    happenings: Iterable[PlannedEvent],
 ) -> None:
     """Events first: a crash between the two then tells something twice, instead of never."""
     await tell(recorder, resource, item, happenings)
@@ -40,7 +40,7 @@ async def report(
         await _write(client, resource, item, status)
 
 
-async def tell(recorder: Recorder, resource: Resource[Any], item: Any, happenings: Iterable[Happening]) -> None:
+async def tell(recorder: Recorder, resource: Resource[Any], item: Any, happenings: Iterable[PlannedEvent]) -> None:
     """Events only."""
     for each in happenings:
         await recorder.tell(resource, item, each.kind, each.reason, each.message)

@@ -14,7 +14,7 @@ def main(words: list[str]) -> int:
     if words == ["run"]:
         return _run()
     if words == ["try"]:
-        from seltzer.guard import trial
+        from seltzer.guard.slurmctld import trial
 
         return trial.run(Places(), Times(), Processes())
     log.say("usage: python3 -m seltzer.guard run|try")
@@ -23,8 +23,8 @@ def main(words: list[str]) -> int:
 
 def _run() -> int:
     # What one of the two commands doesn't need, it doesn't wait for.
-    from seltzer.guard import alive, jobs
-    from seltzer.guard.api import in_cluster
+    from seltzer.guard import http_server, slurmd_probe
+    from seltzer.guard.kube.client import in_cluster
     from seltzer.guard.supervisor import Supervisor
 
     try:
@@ -39,8 +39,8 @@ def _run() -> int:
     processes = Processes()
     supervisor = Supervisor(settings, api, processes)
     try:
-        alive.make_room(jobs.AT_ONCE)
-        jobs.serve(settings, processes, supervisor.unready)
+        slurmd_probe.make_room(http_server.AT_ONCE)
+        http_server.serve(settings, processes, supervisor.unready)
     except OSError as error:
         log.say(f"nobody can ask for jobs here: {error}")  # a pity, but no reason not to run slurmctld
     return supervisor.run()

@@ -7,16 +7,17 @@ import subprocess
 import threading
 from pathlib import Path
 
-from seltzer.guard import epoch, log, state
-from seltzer.guard.api import Api
-from seltzer.guard.child import answers
-from seltzer.guard.config import Rollout, Source
-from seltzer.guard.crash import Crashes
-from seltzer.guard.epoch import Blocked, Epoch, Overtaken
-from seltzer.guard.lease import Keeper
+from seltzer.guard import log
+from seltzer.guard.kube.client import KubeClient
+from seltzer.guard.kube.lease import LeaseKeeper
 from seltzer.guard.processes import Processes
-from seltzer.guard.reign import Realm, Reign
 from seltzer.guard.settings import Settings
+from seltzer.guard.slurmctld.child import answers
+from seltzer.guard.slurmctld.config import Rollout, Source
+from seltzer.guard.slurmctld.crash import Crashes
+from seltzer.guard.state import continuity, epoch
+from seltzer.guard.state.epoch import Blocked, Epoch, Overtaken
+from seltzer.guard.term import Term, TermContext
 from seltzer.guard.wake import Waker
 
 _ANSWER = 0.8  # kubelet waits for a second
@@ -25,17 +26,17 @@ _ANSWER = 0.8  # kubelet waits for a second
 class Supervisor:
     """For the main thread of a process that does nothing else."""
 
-    def __init__(self, settings: Settings, api: Api, processes: Processes) -> None:
+    def __init__(self, settings: Settings, api: KubeClient, processes: Processes) -> None:
         self._settings = settings
         self._times = settings.times
         self._processes = processes
         self._waker = Waker()
-        self._keeper = Keeper(api, settings, self._waker.wake)
+        self._keeper = LeaseKeeper(api, settings, self._waker.wake)
         self._report = self._keeper.report
         self._crashes = Crashes(settings, processes, self._report)
         self._stopping = False
         rollout = Rollout(Source(settings.places.config, settings.places.keys))
-        self._realm = Realm(
+        self._realm = TermContext(
             settings, processes, self._waker, self._keeper, rollout, self._crashes, lambda: self._stopping
         )
 
@@ -49,7 +50,7 @@ class Supervisor:
             while not self._stopping:
                 term, ours = self._lead()
                 if ours:
-                    Reign(self._realm, term, ours).run()
+                    Term(self._realm, term, ours).run()
         finally:
             self._keeper.end()
         return 0
@@ -95,11 +96,11 @@ class Supervisor:
     def _begin(self) -> Epoch:
         """Go on from the state on the volume, if it is the one that this cluster wrote last."""
         # Read before the volume is looked at, so it can't be ahead of that.
-        known = state.written(self._keeper.inherited)
+        known = continuity.written(self._keeper.inherited)
         accepted = self._keeper.annotations.get("accept-state", "")
 
         def check(found: Path | None) -> None:
-            state.check(found, known, accepted, self._realm.lease_words)
+            continuity.check(found, known, accepted, self._realm.lease_words)
 
         return epoch.begin(self._settings.places.state, self._keeper.sure, check=check, above=known.epoch)
 

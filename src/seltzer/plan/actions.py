@@ -45,7 +45,7 @@ class CreatePods:
 
 
 @dataclass(frozen=True)
-class Goner:
+class PodRef:
     """A pod that is to be deleted, this very one and no other of its name."""
 
     name: str
@@ -62,7 +62,7 @@ class DeletePods:
     whose node isn't as it was (drained, without a job, or not registered) stays.
     """
 
-    pods: tuple[Goner, ...]
+    pods: tuple[PodRef, ...]
     ask: bool
     # For a person; it makes no other action of it.
     why: str = field(default="", compare=False)
@@ -195,7 +195,7 @@ Action = OnKubernetes | OnSlurm
 
 
 @dataclass(frozen=True)
-class Happening:
+class PlannedEvent:
     """An Event: something that a person would want to know."""
 
     kind: Literal["Normal", "Warning"]

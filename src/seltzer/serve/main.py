@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from seltzer.build.images import Images
 from seltzer.controllers import metrics
-from seltzer.controllers.link import Route
 from seltzer.controllers.operator import Operator
+from seltzer.controllers.slurm_connection import Route
 from seltzer.kube.client import Client
 from seltzer.kube.config import Config
 from seltzer.kube.errors import KubeError

@@ -13,7 +13,7 @@ from functools import partial
 
 from tests.harness import until
 
-from seltzer.guard import volume
+from seltzer.guard.state import volume
 from seltzer.sandbox import commands
 from seltzer.sandbox.processes import wait_gone
 

@@ -13,10 +13,10 @@ from seltzer.guard.recovery import directives, journal, record, spool
 from seltzer.guard.recovery.common import DYING, Controller, Recovered, Submitter
 from seltzer.guard.recovery.found import Found
 from seltzer.guard.recovery.journal import Entry, Journal
-from seltzer.guard.recovery.keeper import Keeper
+from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import Outcome, Unsaved, Verdict, of_unsaved
+from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
 
 _LOOK = "look first whether it is in the queue, which nobody could tell: it could not be put back"
 
@@ -28,7 +28,7 @@ def put_back(
     slurm: Controller,
     keep_jobs: bool,
     recovered: Recovered,
-    keeper: Keeper,
+    keeper: JobKeeper,
 ) -> None:
     """The jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
 
@@ -67,7 +67,7 @@ def put_back(
             recovered.tell(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
 
 
-def _tell(unsaved: Unsaved, verdict: Verdict, recovered: Recovered, keeper: Keeper) -> None:
+def _tell(unsaved: Unsaved, verdict: JobVerdict, recovered: Recovered, keeper: JobKeeper) -> None:
     why = verdict.why
     if verdict.action == "keep":
         why = keeper.keep(unsaved.id, why, unsaved.entry.options if unsaved.entry else None)
@@ -92,7 +92,7 @@ def _unsaved(
 @dataclass
 class _Settled:
     unsaved: Unsaved
-    verdict: Verdict
+    verdict: JobVerdict
     unsure: str = ""
     """What went wrong, if it was submitted and nobody knows whether it is in the queue."""
 
@@ -129,17 +129,17 @@ def _look(settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: 
         queue = None
     for each in unsure:
         if queue is None:
-            each.verdict = Verdict("kept", "keep", f"{_LOOK}: {each.unsure}")
+            each.verdict = JobVerdict("kept", "keep", f"{_LOOK}: {each.unsure}")
         elif (job := each.unsaved.id) not in queue or not spool.is_same(found.epoch, job, files[job]):
             each.verdict = _not_put(each.unsure)
 
 
-def _not_put(why: object) -> Verdict:
-    return Verdict("kept", "keep", f"it could not be put back: {why}")
+def _not_put(why: object) -> JobVerdict:
+    return JobVerdict("kept", "keep", f"it could not be put back: {why}")
 
 
 def _put(
-    unsaved: Unsaved, verdict: Verdict, files: spool.Files, found: Found, rest: Submitter, slurm: Controller
+    unsaved: Unsaved, verdict: JobVerdict, files: spool.Files, found: Found, rest: Submitter, slurm: Controller
 ) -> _Settled:
     """Put it back. One that depends on a job that is gone is held without that; what Slurm refuses is kept."""
     assert unsaved.entry and files.script is not None
@@ -162,7 +162,7 @@ def _put(
     error, asked = submit(options)
     if error and error.refused and "dependency" in options:
         why = f"its dependency {options.pop('dependency')} was refused: {error}{without}"
-        verdict = Verdict("held", "none", why)
+        verdict = JobVerdict("held", "none", why)
         error, asked = submit({**options, "hold": True, "admin_comment": why})
     if not error:
         return _Settled(unsaved, verdict)

@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from seltzer.guard import log, logroom, state
+from seltzer.guard import log
 from seltzer.guard.recovery import history, spool, traces
 from seltzer.guard.recovery.history import MARGIN
 from seltzer.guard.recovery.verdicts import CUT, FULL, UNSEEN
+from seltzer.guard.state import continuity, log_reserve
 
 _CLEAN = "seltzer.clean"
 _FLOOR = "seltzer.recovered"
@@ -42,7 +43,7 @@ class Found:
 def find(epoch: Path) -> Found:
     """Raises OSError if what was found can't be made safe."""
     unfinished = _since(epoch)
-    saved = state.saved(epoch)
+    saved = continuity.saved(epoch)
     if unfinished is None and saved and _text(epoch / _CLEAN) == str(saved):
         return Found(epoch)
     if not saved and not any(epoch.glob("hash.?")):
@@ -75,7 +76,7 @@ def begun(epoch: Path) -> None:
 
 def ended_well(epoch: Path, before: int) -> None:
     """slurmctld has ended with code 0, after it was told to: all is saved, if there is a newer state than before."""
-    saved = state.saved(epoch)
+    saved = continuity.saved(epoch)
     if saved and saved != before:
         _write(epoch / _CLEAN, str(saved))
 
@@ -105,7 +106,7 @@ def _unlogged(epoch: Path, made: float) -> str:
     before = epoch / spool.RECOVERY / _UNLOGGED
     if before.exists():
         return _text(before) or FULL
-    return FULL if logroom.unlogged_since(epoch, made) else ""
+    return FULL if log_reserve.unlogged_since(epoch, made) else ""
 
 
 def _since(epoch: Path) -> float | None:

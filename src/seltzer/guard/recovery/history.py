@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from seltzer.guard import logsettings, rotation
-from seltzer.guard.logsettings import stamp
+from seltzer.guard.state import log_settings, rotation
+from seltzer.guard.state.log_settings import stamp
 
-LOG = logsettings.LOG
+LOG = log_settings.LOG
 MARGIN = 15.0
 """slurmctld writes its state after it has packed it, and there it may wait for a slow disk."""
 _MOST = 32 << 20
@@ -50,7 +50,7 @@ def read(epoch: Path, since: float | None, floor: str = "") -> History:
     # What is shorter has never lost anything to a rotation or a takeover.
     whole = since is None or begin > 0 or len(text) < rotation.LIMIT
     first = _STAMP.search(text, begin)
-    older = _lines(b"".join(logsettings.older(epoch, text[:begin])))
+    older = _lines(b"".join(log_settings.older(epoch, text[:begin])))
     return History((*older, *_lines(text[begin:])), len(older), stamp(first) if first else None, whole)
 
 

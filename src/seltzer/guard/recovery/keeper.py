@@ -8,7 +8,7 @@ from typing import Any
 from seltzer.guard.recovery import spool
 
 
-class Keeper:
+class JobKeeper:
     """Never raises: what goes wrong with one job is told of that job, and costs no other."""
 
     def __init__(self, epoch: Path) -> None:

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from seltzer.guard import log
-from seltzer.guard.epoch import sync
+from seltzer.guard.kube.report import now
 from seltzer.guard.recovery import ids
 from seltzer.guard.recovery.verdicts import Outcome
-from seltzer.guard.report import now
+from seltzer.guard.state.epoch import sync
 
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation

@@ -10,16 +10,16 @@ from seltzer.guard.recovery import history, spool, traces
 from seltzer.guard.recovery.back import put_back
 from seltzer.guard.recovery.common import DYING, Controller, Recovered
 from seltzer.guard.recovery.found import Found
-from seltzer.guard.recovery.keeper import Keeper
+from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import Cancelled, Listed, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import ALIVE, Verdict, of_known
+from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
 
 _AGAIN = 0.1
 # What becomes of a job that needs none of what was found any more.
 _BACK = ("put-back", "held", "cancelled")
 
-Todo = tuple[str, Listed, Verdict, Trace]
+Todo = tuple[str, Listed, JobVerdict, Trace]
 
 
 def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered) -> bool:
@@ -29,7 +29,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     slurmctld ends meanwhile, and then the rest is the next start's; anything else is for `emergency`.
     """
     evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
-    keeper = Keeper(found.epoch)
+    keeper = JobKeeper(found.epoch)
     queue: list[Listed] | None = None
     try:
         queue = _not_others(_ask(slurm), evidence, found)
@@ -69,7 +69,7 @@ def _mend(
     queue: Sequence[Listed],
     evidence: Evidence,
     found: Found,
-    keeper: Keeper,
+    keeper: JobKeeper,
     slurm: Controller,
     recovered: Recovered,
 ) -> None:
@@ -140,7 +140,7 @@ def _in_range(task: str, ranges: str) -> bool:
     return False
 
 
-def _hold(todo: Sequence[Todo], keeper: Keeper, slurm: Controller, recovered: Recovered) -> None:
+def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
     """Only what slurmctld says is held counts as held. The others fail instead of running, with another script."""
     if not todo:
         return
@@ -180,7 +180,7 @@ def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
     ]
 
 
-def _cancel(todo: Sequence[Todo], keeper: Keeper, slurm: Controller, recovered: Recovered) -> None:
+def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
     named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
     if not named:
         return
@@ -214,7 +214,7 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> 
         recovered.tell(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
 
 
-def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: Keeper, recovered: Recovered) -> None:
+def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: JobKeeper, recovered: Recovered) -> None:
     """slurmctld couldn't be told. What may wait and must not run gets another script; what runs has its own."""
     told = {job.id for job in recovered.jobs}
     states = {(each.job, each.task): each for each in queue or ()}
@@ -234,7 +234,7 @@ def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
 
     Jobs that slurmctld says it recovered are in its queue. The others are told, unless they were put back.
     """
-    keeper, evidence = Keeper(found.epoch), Evidence()
+    keeper, evidence = JobKeeper(found.epoch), Evidence()
     with suppress(Exception):
         evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
         _withdraw_all(None, evidence, keeper, recovered)

@@ -15,10 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from seltzer.guard.config import LOCAL, REST
-from seltzer.guard.output import bare
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places
+from seltzer.guard.slurmctld.config import LOCAL, REST
+from seltzer.guard.slurmctld.output import bare
 
 API = "v0.0.45"
 TALKS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
@@ -60,7 +60,7 @@ class Listed:
     held: bool
 
 
-class Slurm:
+class SlurmCommands:
     """All of it is done by `deadline`, a time.monotonic, or raises SlurmError; after `cancel` it raises Cancelled."""
 
     def __init__(self, places: Places, processes: Processes, deadline: float) -> None:
@@ -197,7 +197,7 @@ class Slurm:
 class Rest:
     """slurmrestd, started when it is needed. It closes its connection with every error that it tells."""
 
-    def __init__(self, slurm: Slurm) -> None:
+    def __init__(self, slurm: SlurmCommands) -> None:
         self._slurm = slurm
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seltzer.guard import log
-from seltzer.guard.epoch import sync
+from seltzer.guard.state.epoch import sync
 
 RECOVERY = "seltzer.recovery"
 LOST = "lost"

@@ -24,7 +24,7 @@ ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobVerdict:
     outcome: Outcome
     action: Action
     why: str
@@ -53,24 +53,24 @@ class Unsaved:
             return None
 
 
-def of_unsaved(job: Unsaved, keep_jobs: bool) -> Verdict:
+def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
     """For a job that is in nobody's queue."""
     trace = job.trace
     if _was_cancelled(trace, job.owner):
-        return Verdict("cancelled", "none", "it had been cancelled")
+        return JobVerdict("cancelled", "none", "it had been cancelled")
     if trace.interactive:
-        return Verdict("lost", "none", _interactive(trace))
+        return JobVerdict("lost", "none", _interactive(trace))
     if not job.tasks and trace.ran and trace.ended:
-        return Verdict("ran", "keep", f"it had ended{_status(trace)}")
+        return JobVerdict("ran", "keep", f"it had ended{_status(trace)}")
     if not job.has_files:
-        return Verdict("lost", "none", "its script isn't on the state volume")
+        return JobVerdict("lost", "none", "its script isn't on the state volume")
     cannot = _why_not(job, keep_jobs)
     doubt = _doubt(job)
     if cannot:
-        return Verdict("kept", "keep", f"{doubt}; {cannot}" if doubt else cannot)
+        return JobVerdict("kept", "keep", f"{doubt}; {cannot}" if doubt else cannot)
     if doubt:
-        return Verdict("held", "put-back-held", doubt)
-    return Verdict("put-back", "put-back", "it had not started")
+        return JobVerdict("held", "put-back-held", doubt)
+    return JobVerdict("put-back", "put-back", "it had not started")
 
 
 def _why_not(job: Unsaved, keep_jobs: bool) -> str:
@@ -110,25 +110,25 @@ def _doubt(job: Unsaved) -> str:
     return job.unlogged
 
 
-def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") -> Verdict | None:
+def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") -> JobVerdict | None:
     """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do.
 
     `unlogged`: why lines of the log may be missing, if they may.
     """
     if state == "PENDING":
         if _was_cancelled(trace, owner):
-            return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
+            return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
         if trace.ran:
             how = f"had ended{_status(trace)}" if trace.ended else f"had started on {trace.started}"
-            return Verdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
+            return JobVerdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
         if trace.held:
-            return Verdict("held", "hold", "it had been held, which was not saved")
-        return Verdict("held", "hold", unlogged) if unlogged else None
+            return JobVerdict("held", "hold", "it had been held, which was not saved")
+        return JobVerdict("held", "hold", unlogged) if unlogged else None
     if state in ALIVE:
         if trace.cancelled and not trace.requeued:
-            return Verdict("cancelled", "cancel", "it had been cancelled, which was not saved")
+            return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
         if trace.ended and trace.ran:
-            return Verdict("ran", "complete", f"it had ended{_status(trace)}, which was not saved")
+            return JobVerdict("ran", "complete", f"it had ended{_status(trace)}, which was not saved")
     return None
 
 

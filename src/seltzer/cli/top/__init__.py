@@ -1,0 +1,1 @@
+"""`seltzer top`: a cluster live and full-screen."""

@@ -1,0 +1,302 @@
+"""One cluster's Slurm, for as long as the cluster is there: what is known of it, and the way to change it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote
+
+from seltzer.api.slurmcluster import JobCounts, SlurmCluster
+from seltzer.build import names
+from seltzer.controllers import metrics
+from seltzer.controllers.slurmd_probe import SlurmdProbe
+from seltzer.kube.resource import Key, key_of
+from seltzer.slurm import hostlist, jobs
+from seltzer.slurm import metrics as slurm_metrics
+from seltzer.slurm.client import SlurmClient
+from seltzer.slurm.errors import SlurmError, Unavailable
+from seltzer.slurm.http import Http
+from seltzer.slurm.nodes import Change, NodeCache, Pace, View
+from seltzer.slurm.token import TokenSource
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+JOBS_EVERY = 5.0
+# That nothing changed is told in a few milliseconds: half a second is what people feel as at once.
+PACE = Pace(busy=1.0, idle=0.5)
+# Deadlines change with jobs that start and end, and seldom by themselves. What asking for them takes, of slurmctld's
+# time, is at most a twentieth.
+DEADLINES_EVERY = 5.0
+DEADLINES_AT_LEAST_EVERY = 60.0
+DEADLINES_SHARE = 20.0
+# Before, the guard gives up by itself and says why: squeue after 10 s, a question about addresses after 5.
+_GUARD_DEADLINE = 12.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """How to reach a Service of a cluster: directly from inside Kubernetes, or through the API server from outside."""
+
+    proxy: str = ""
+    tls: ssl.SSLContext | None = None
+    # In place of the clusters' own addresses: tests have a Slurm of their own.
+    fixed: Mapping[int, str] | None = None
+
+    def http(self, namespace: str, service: str, port: int, *, pod: str = "", deadline: float = 15.0) -> Http:
+        """`pod` is who answers for a Service without a selector, which the API server can't lead to."""
+        if self.fixed is not None:
+            return Http(self.fixed[port], deadline=deadline)
+        if self.proxy:
+            whom = f"pods/{pod}" if pod else f"services/{service}"
+            base = f"{self.proxy}/api/v1/namespaces/{namespace}/{whom}:{port}/proxy"
+            return Http(base, tls=self.tls, deadline=deadline)
+        return Http(f"http://{service}.{namespace}.svc:{port}", deadline=deadline)
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What only Kubernetes knows: the key that signs our tokens, and which pod is the controller. Asked when needed."""
+
+    jwt_key: Callable[[], bytes]
+    controller: Callable[[], str]
+
+
+class SlurmConnection:
+    """What is known of one Slurm. `run` keeps it up to date; it raises nothing."""
+
+    def __init__(
+        self,
+        cluster: SlurmCluster,
+        secrets: Secrets,
+        route: Route,
+        may_write: Callable[[], None],
+        changed: Callable[[Change | None], None],
+    ) -> None:
+        """`changed` is called with what changed of the nodes, or with None if only the numbers of jobs did. Whether a
+        node answers is in no view: such a change has no names."""
+        self.key = key_of(cluster)
+        namespace = cluster.metadata.namespace
+        self._service = names.controller(cluster)
+        self._route = route
+        self._secrets = secrets
+        self._tokens = TokenSource(secrets.jwt_key)
+        self._client = SlurmClient(route.http(namespace, names.rest(cluster), names.PORTS["slurmrestd"]), self._tokens)
+        self._may_write = may_write
+        self._changed = changed
+        self._written = 0.0
+        self._jobs: tuple[float, JobCounts] | None = None
+        self.cache = NodeCache(self._client, PACE)
+        self.cache.watch(changed)
+        self.cache.watch(self._on_nodes)
+        self._started = time.monotonic()
+        # When the last job on each busy node reaches its limit, by our clock; None where it has none.
+        self.free_at: Mapping[str, float | None] = {}
+        self._jobs_changed = asyncio.Event()
+        self._doubts = SlurmdProbe(self._who_answers, lambda: changed(Change()))
+
+    @property
+    def view(self) -> View | None:
+        """What Slurm told, if that has all that we wrote; None if it is unknown."""
+        view = self.cache.view
+        return view if view is not None and view.asked >= self._written else None
+
+    @property
+    def unknown_for(self) -> float:
+        """For how many seconds Slurm couldn't be asked; 0 while it can."""
+        if self.view is not None:
+            return 0.0
+        age = self.cache.age
+        return time.monotonic() - self._started if age is None else age
+
+    @property
+    def failure(self) -> str:
+        return str(self.cache.failure) if self.cache.failure else ""
+
+    @property
+    def jobs(self) -> JobCounts | None:
+        """How many jobs there are, if that was told lately."""
+        if self._jobs is None or time.monotonic() - self._jobs[0] > self.cache.pace.stale:
+            return None
+        return self._jobs[1]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.cache.run())
+            group.create_task(self._count_jobs())
+            group.create_task(self._follow_deadlines())
+            group.create_task(self._doubts.run())
+
+    async def _count_jobs(self) -> None:
+        while True:
+            with contextlib.suppress(SlurmError):
+                counts = await slurm_metrics.job_counts(self._controller("slurmctld"))
+                told = JobCounts(running=counts.running, pending=counts.pending)
+                before, self._jobs = self._jobs, (time.monotonic(), told)
+                if before is None or before[1] != told:
+                    self._changed(None)
+            await asyncio.sleep(JOBS_EVERY)
+
+    def _on_nodes(self, change: Change) -> None:
+        view = self.cache.view
+        if view and any(name in self.free_at or _is_busy(view, name) for name in change.names):
+            self._jobs_changed.set()
+
+    async def _follow_deadlines(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DEADLINES_AT_LEAST_EVERY):
+                    await self._jobs_changed.wait()
+            self._jobs_changed.clear()
+            began = time.monotonic()
+            view = self.cache.view
+            busy = [name for name, node in view.nodes.items() if node.occupied] if view else []
+            with contextlib.suppress(SlurmError):
+                self._tell_deadlines(await self._deadlines(busy))
+            await asyncio.sleep(max(DEADLINES_EVERY, DEADLINES_SHARE * (time.monotonic() - began)))
+
+    def _tell_deadlines(self, found: Mapping[str, float | None]) -> None:
+        before, self.free_at = self.free_at, found
+        names = frozenset(name for name in {*before, *found} if before.get(name, 0.0) != found.get(name, 0.0))
+        if names:
+            self._changed(Change(names))
+
+    async def fresh(self, within: float = 0.0) -> View | None:
+        """Ask now, unless that was done `within` so many seconds, since our last write; None if there is no answer."""
+        asked = time.monotonic()
+        if within and self.view is not None and asked - self.view.asked <= within:
+            return self.view
+        with metrics.slurm_call("nodes"):
+            await self.cache.poll()
+        view = self.cache.view
+        return view if view is not None and view.asked >= asked else None
+
+    async def write(self, what: str, call: Callable[[SlurmClient], Awaitable[T]]) -> T:
+        """Change something. Until it has been read back, what we know of the nodes counts as unknown."""
+        self._may_write()
+        try:
+            with metrics.slurm_call(what):
+                return await call(self._client)
+        finally:
+            self._written = time.monotonic()
+            self.cache.changed()
+
+    async def free_in(self, nodes: Iterable[str]) -> dict[str, int]:
+        """In how many seconds the last job on each of these nodes reaches its limit; not those that have no limit."""
+        now = time.time()
+        found = await self._deadlines(nodes)
+        return {name: round(at - now) for name, at in found.items() if at is not None}
+
+    async def _deadlines(self, nodes: Iterable[str]) -> dict[str, float | None]:
+        """When the last job on each of these nodes reaches its limit; None where one has none."""
+        wanted = frozenset(nodes)
+        if not wanted:
+            return {}
+        text = await self._ask_guard(f"/jobs/{quote(hostlist.fold(wanted), safe='')}")
+        now = time.time()
+        longest: dict[str, float | None] = {}
+        for job in jobs.parse(text):
+            at = None if job.seconds_left is None else now + job.seconds_left
+            for name in wanted.intersection(job.nodes):
+                known = longest.get(name, 0.0)
+                longest[name] = None if at is None or known is None else max(at, known)
+        return longest
+
+    def answers(self, nodes: Mapping[str, str]) -> Mapping[str, bool]:
+        """Whether these nodes, given with their addresses, answer slurmctld's pod; not those of which it is unknown.
+
+        It never waits. Who isn't known is asked, and `changed` is called when the answer is there.
+        """
+        return self._doubts.answers(nodes)
+
+    async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
+        try:
+            return (await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{','.join(addresses)}")).split()
+        except SlurmError as error:
+            logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
+            return None
+
+    async def named(self) -> frozenset[str] | None:
+        """The nodes that waiting jobs ask for by name; None if that can't be told."""
+        try:
+            return jobs.parse_named(await self._ask_guard("/named"))
+        except SlurmError as error:
+            logger.warning("%s: which nodes waiting jobs name isn't known: %s", self.key, error)
+            return None
+
+    async def queued(self, partition: str) -> int | None:
+        """How many jobs of a partition haven't ended; None if that can't be told."""
+        try:
+            return await slurm_metrics.jobs_in_partition(self._controller("slurmctld"), partition)
+        except SlurmError as error:
+            logger.warning("%s: how many jobs wait in %s isn't known: %s", self.key, partition, error)
+            return None
+
+    async def _ask_guard(self, path: str) -> str:
+        """Asked beside slurmctld, of its guard, since lists of jobs take a minute over REST."""
+        with metrics.slurm_call("jobs"):
+            headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
+            answer = await self._controller("guard").exchange("GET", path, headers=headers)
+        if answer.status != 200:
+            raise Unavailable(f"the guard answered with {answer.status}: {answer.gist}")
+        return answer.body.decode(errors="replace")
+
+    def _controller(self, port: str) -> Http:
+        """The controller's pod that is in charge now."""
+        pod = self._secrets.controller()
+        return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=_GUARD_DEADLINE)
+
+
+def _is_busy(view: View, name: str) -> bool:
+    node = view.nodes.get(name)
+    return node is not None and node.occupied
+
+
+class SlurmConnections:
+    """The links of all clusters."""
+
+    def __init__(
+        self, route: Route, may_write: Callable[[], None], changed: Callable[[Key, Change | None], None]
+    ) -> None:
+        self._route = route
+        self._may_write = may_write
+        self._changed = changed
+        self._links: dict[Key, tuple[SlurmConnection, asyncio.Task[None]]] = {}
+
+    def get(self, key: Key) -> SlurmConnection | None:
+        found = self._links.get(key)
+        return found[0] if found else None
+
+    def open(self, cluster: SlurmCluster, secrets: Secrets) -> SlurmConnection:
+        """The cluster's link; it is made if there is none."""
+        name = key_of(cluster)
+        if found := self._links.get(name):
+            return found[0]
+        link = SlurmConnection(
+            cluster, secrets, self._route, self._may_write, lambda change: self._changed(name, change)
+        )
+        task = asyncio.create_task(link.run())
+        task.add_done_callback(_tell)
+        self._links[name] = (link, task)
+        return link
+
+    async def close(self, key: Key) -> None:
+        found = self._links.pop(key, None)
+        if found:
+            found[1].cancel()
+            await asyncio.gather(found[1], return_exceptions=True)
+
+    async def close_all(self) -> None:
+        for key in list(self._links):
+            await self.close(key)
+
+
+def _tell(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        logger.error("a link to Slurm ended: %r", error)

@@ -1,0 +1,198 @@
+"""`GET /jobs/<hostlist>`: which jobs are on these nodes, asked beside slurmctld, where it is cheap.
+`GET /named`: which nodes waiting jobs ask for by name.
+`GET /alive/<port>/<addresses>`: at which of these addresses a slurmd answers.
+`GET /readyz`: whether slurmctld here is ready, or stands by.
+
+The answers about jobs are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it
+has the cluster's key with a token of user slurm. Anybody may ask for our health: kubelet has no token.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from seltzer.guard import slurmd_probe
+from seltzer.guard.processes import Processes
+from seltzer.guard.settings import Settings
+from seltzer.guard.slurmctld.config import LOCAL
+from seltzer.guard.slurmctld.output import bare
+
+AT_ONCE = 4
+_CONNECTIONS = 32
+_HOSTLIST = re.compile(r"[A-Za-z0-9_.,\[\]-]{1,65536}")
+# As in seltzer.slurm.jobs, which we may not import: there it is said why.
+_FIELDS = ("JobArrayID", "UserName", "State", "Partition", "NodeList", "TimeLeft", "Requeue", "Reason")
+_STATES = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
+
+
+def command(squeue: str, hostlist: str) -> list[str]:
+    """The words that ask for the jobs on these nodes."""
+    fields = ",".join(f"{name}:\x1f" for name in _FIELDS)
+    return [
+        *(squeue, "--noheader", "--noconvert", f"--Format={fields}"),
+        *(f"--nodelist={hostlist}", f"--states={_STATES}"),
+    ]
+
+
+def naming(squeue: str) -> list[str]:
+    """The words that ask which nodes each waiting job names."""
+    return [squeue, "--noheader", "--states=PENDING", "--Format=ReqNodes:\n"]
+
+
+def is_administrator(token: str, key: bytes, now: float) -> bool:
+    """Whether this is a token of user slurm that is good now, signed with the cluster's key."""
+    try:
+        signed, _, signature = token.encode("ascii").rpartition(b".")
+        head, _, claims = signed.partition(b".")
+        if json.loads(_decode(head))["alg"] != "HS256":
+            return False
+        if not hmac.compare_digest(hmac.digest(key, signed, hashlib.sha256), _decode(signature)):
+            return False
+        said = json.loads(_decode(claims))
+        return bool(said["sun"] == "slurm" and said["iat"] <= now + 60 and now < said["exp"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _decode(part: bytes) -> bytes:
+    return base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
+
+
+class Jobs:
+    """Runs squeue, a few at a time and never for long."""
+
+    def __init__(self, settings: Settings, processes: Processes, unready: Callable[[], str]) -> None:
+        self._unready = unready
+        self._key: Path = settings.places.etc / "jwt_hs256.key"
+        self._env = {"SLURM_CONF": str(settings.places.etc / LOCAL)}
+        self._squeue = settings.places.squeue
+        self._deadline = settings.times.squeue
+        self._processes = processes
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+
+    def answer(self, path: str, token: str) -> tuple[int, bytes]:
+        """A status of HTTP and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
+        if path == "/healthz":
+            return 200, b"ok\n"
+        if path == "/readyz":
+            why = self._unready()
+            return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
+        if not path.startswith(("/jobs/", "/alive/")) and path != "/named":
+            return 404, b"ask for /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
+        try:
+            key = self._key.read_bytes()
+        except OSError:
+            return 503, b"slurmctld has not been started here\n"
+        if not is_administrator(token, key, time.time()):
+            return 401, b"X-SLURM-USER-TOKEN has to be a token of user slurm that has not expired\n"
+        if path.startswith("/alive/"):
+            return self._alive(unquote(path.removeprefix("/alive/")))
+        hostlist = unquote(path.removeprefix("/jobs/"))
+        if path != "/named" and not _HOSTLIST.fullmatch(hostlist):
+            return 400, b"that is no hostlist\n"
+        if not self._turns.acquire(blocking=False):
+            return 503, b"too many ask at once\n"
+        try:
+            if path != "/named":
+                return self._ask(command(self._squeue, hostlist))
+            status, printed = self._ask(naming(self._squeue))
+            # Mostly empty lines, and the same nodes again and again.
+            return status, b"".join(sorted({b"%b\n" % line.strip() for line in printed.splitlines() if line.strip()}))
+        finally:
+            self._turns.release()
+
+    def _alive(self, text: str) -> tuple[int, bytes]:
+        asked = slurmd_probe.parse(text)
+        if asked is None:
+            return 400, b"that is no port with addresses\n"
+        if not self._turns.acquire(blocking=False):
+            return 503, b"too many ask at once\n"
+        try:
+            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.room(AT_ONCE))
+            return 200, "".join(f"{each}\n" for each in found).encode()
+        except OSError as error:
+            return 503, f"not all can be asked: {error}\n".encode()
+        finally:
+            self._turns.release()
+
+    def _ask(self, argv: list[str]) -> tuple[int, bytes]:
+        try:
+            process = self._processes.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._env)
+        except OSError as error:
+            return 503, f"squeue can't be run: {error}\n".encode()
+        try:
+            printed, complaint = process.communicate(timeout=self._deadline)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return 503, f"squeue did not end within {self._deadline:g} s\n".encode()
+        if process.returncode == 0:
+            return 200, printed
+        words = "; ".join(map(bare, complaint.decode(errors="replace").splitlines())) or f"code {process.returncode}"
+        return 503, f"{words[:1000]}\n".encode()
+
+
+def serve(settings: Settings, processes: Processes, unready: Callable[[], str]) -> ThreadingHTTPServer:
+    """Answer on the guard's port, on all addresses, in threads of its own; `shutdown` ends it.
+
+    `unready` tells why nobody should count on this pod, or nothing.
+    """
+    server = _listen(settings.places.http_port, Jobs(settings, processes, unready).answer)
+    threading.Thread(target=server.serve_forever, daemon=True, name="jobs").start()
+    return server
+
+
+def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> ThreadingHTTPServer:
+    connections = threading.BoundedSemaphore(_CONNECTIONS)
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10.0  # for who connects and says nothing
+
+        def do_GET(self) -> None:
+            status, body = answer(self.path, self.headers.get("X-SLURM-USER-TOKEN", ""))
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+        def server_bind(self) -> None:
+            if self.address_family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            # Not HTTPServer's: that asks DNS for our name, and nobody needs it.
+            socketserver.TCPServer.server_bind(self)
+
+        def verify_request(self, *_: Any) -> bool:
+            return connections.acquire(blocking=False)  # or the connection is closed
+
+        def process_request_thread(self, *what: Any) -> None:
+            try:
+                super().process_request_thread(*what)
+            finally:
+                connections.release()
+
+        def handle_error(self, *_: Any) -> None:
+            pass  # the other side has gone
+
+    return Server(("", port), Handler)

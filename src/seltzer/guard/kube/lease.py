@@ -1,0 +1,222 @@
+"""Who may run slurmctld, and the telling of it: the Lease with our report, and the EndpointSlice with our address.
+
+The Lease only elects. Nothing is unsafe when two believe to hold it, since the epoch fences, so a holder that can't
+reach the API server simply goes on. It stops when it sees another holder.
+
+Who stands by only looks: it writes nothing until the Lease is free.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from seltzer.guard import log
+from seltzer.guard.kube.client import ApiError, Conflict, Json, KubeClient
+from seltzer.guard.kube.report import PREFIX, Report, now
+from seltzer.guard.settings import Settings
+
+ASKED = ("hold", "accept-state")
+"""What others ask of us with annotations of the Lease."""
+
+
+class LeaseKeeper:
+    """A thread that wins the Lease, renews it, and gives it back at the end.
+
+    `term` is 0 while it isn't ours, and another number each time that it was won.
+    """
+
+    def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
+        self.report = Report(self._hurry)
+        self.inherited: Mapping[str, str] = {}
+        """The Lease's annotations as they were when it was won, without their prefix: what the one before told."""
+        self.annotations: Mapping[str, str] = {}
+        """The same as of the API server's last answer. An API server that is away changes nothing."""
+        self._api = api
+        self._settings = settings
+        self._times = settings.times
+        self._wake = wake
+        base = f"/namespaces/{settings.namespace}"
+        self._lease = f"/apis/coordination.k8s.io/v1{base}/leases/{settings.lease}"
+        self._slice = f"/apis/discovery.k8s.io/v1{base}/endpointslices/{settings.endpointslice}"
+        self._won = 0
+        self._held = False
+        self._version = ""
+        self._renewed = -math.inf  # when the last renewal that succeeded was sent
+        self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
+        self._free = math.inf  # when it will have been left alone for long enough, if it is
+        self._announced = -math.inf  # when the EndpointSlice last had our address
+        self._heard = -math.inf  # when the API server last answered about the Lease
+        self._used_up: set[str] = set()  # annotations of others that have had their effect
+        self._trouble: dict[str, str] = {}  # what went wrong last with each step
+        self._again = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def term(self) -> int:
+        return self._won if self._held else 0
+
+    def sure(self) -> bool:
+        """Whether nobody else can have it now: others wait for its whole duration since our last renewal."""
+        return self._held and time.monotonic() - self._renewed < self._times.lease / 2
+
+    @property
+    def hold(self) -> bool:
+        """Whether somebody wants slurmctld to stay down."""
+        return self.annotations.get("hold") == "true"
+
+    def heard(self) -> bool:
+        """Whether the API server could be asked lately, so that we would notice that the Lease is free."""
+        return time.monotonic() - self._heard < self._times.lease
+
+    def use_up(self, name: str) -> None:
+        """Remove another one's annotation: it has had its effect, and must not have it a second time."""
+        if name in self.annotations:
+            self._used_up.add(name)
+            self._again.set()
+
+    def renounce(self) -> None:
+        """Not ours any more, whatever the Lease says: the epoch is somebody else's. We run for it again."""
+        self._held = False
+        self._again.set()
+
+    def end(self) -> None:
+        """Give it back, if it is ours, so that the next one needn't wait. Returns soon, also when that fails."""
+        self._ending.set()
+        self._again.set()
+        self._thread.join(2 * self._times.api + 1)
+
+    def _hurry(self) -> None:
+        if self._held:
+            self._again.set()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._attempt(self._renew if self._held else self._run_for_it)
+            if self._held and not self._ending.is_set():
+                self._attempt(self._announce)
+            self._again.wait(self._pause())
+            self._again.clear()
+        if self._held:
+            self._attempt(self._release)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # also for an answer that makes no sense: nobody else would renew the Lease
+            trouble = str(error) if isinstance(error, ApiError) else f"an unexpected answer ({error!r})"
+            if trouble != self._trouble.get(step.__name__):  # once, not once a second
+                log.say(f"the API server: {trouble}")
+            self._trouble[step.__name__] = trouble
+        else:
+            self._trouble.pop(step.__name__, None)
+
+    def _pause(self) -> float:
+        if self._held:
+            return self._times.lease / 5
+        left = self._free - time.monotonic()  # looked at again right when it may be taken
+        return min(self._times.lease / 10, left) if left > 0 else self._times.lease / 10
+
+    def _run_for_it(self) -> None:
+        """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
+        lease = self._get()
+        version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
+        if version != self._seen[0]:
+            self._seen = (version, time.monotonic())
+        holder = spec.get("holderIdentity") or ""
+        mine = holder == self._settings.identity
+        lasts = spec.get("leaseDurationSeconds") or self._times.lease
+        self._free = self._seen[1] + lasts if holder and not mine else math.inf
+        if holder and not mine and time.monotonic() < self._free:
+            return
+        inherited = self.annotations
+        self.report.inherit()
+        wanted = self._spec()
+        if not mine:
+            # The first to hold it took it over from nobody.
+            transitions = (spec.get("leaseTransitions") or 0) + 1 if spec.get("acquireTime") else 0
+            wanted |= {"acquireTime": wanted["renewTime"], "leaseTransitions": transitions}
+        try:
+            self._write(version, wanted)
+        except Conflict:
+            return  # somebody was faster
+        log.say(f"won the Lease {self._settings.lease}" + (f" from {holder}" if holder and not mine else ""))
+        self._announced = -math.inf
+        self.inherited = inherited
+        self._won += 1
+        self._held = True
+        self._wake()
+
+    def _renew(self) -> None:
+        try:
+            self._write(self._version, self._spec())
+        except Conflict:
+            # 1. Somebody took it. 2. Somebody annotated it, or made it anew. 3. We did: the answer didn't reach us.
+            lease = self._get()
+            holder = (lease.get("spec") or {}).get("holderIdentity") or ""
+            if holder not in ("", self._settings.identity):
+                log.say(f"lost the Lease {self._settings.lease} to {holder}")
+                self._held = False
+                self._wake()
+                return
+            self._write(lease["metadata"]["resourceVersion"], self._spec())
+
+    def _spec(self) -> Json:
+        duration = max(1, math.ceil(self._times.lease))
+        return {"holderIdentity": self._settings.identity, "leaseDurationSeconds": duration, "renewTime": now()}
+
+    def _write(self, version: str, spec: Json) -> None:
+        """Onto this version only: of two who try, one gets a Conflict."""
+        sent = time.monotonic()
+        used_up = list(self._used_up)
+        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
+        metadata = {"resourceVersion": version, "annotations": annotations}
+        lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
+        self._version = lease["metadata"]["resourceVersion"]
+        self._renewed = sent
+        self._used_up.difference_update(used_up)
+        self._listen(lease)
+
+    def _get(self) -> Json:
+        lease = self._api.get(self._lease)
+        self._listen(lease)
+        return lease
+
+    def _listen(self, lease: Json) -> None:
+        """Pass on what others wrote."""
+        found = lease["metadata"].get("annotations") or {}
+        told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        before, self.annotations = self.annotations, told
+        self._heard = time.monotonic()
+        if any(before.get(name) != told.get(name) for name in ASKED):
+            self._wake()
+
+    def _announce(self) -> None:
+        """Lead clients here. Looked at again now and then: a loser's late write may have come after ours."""
+        if time.monotonic() - self._announced < self._times.announce:
+            return
+        if self._announced == -math.inf or not self._is_announced(self._api.get(self._slice)):
+            address = {"addresses": [self._settings.address], "conditions": {"ready": True}}
+            places = self._settings.places
+            numbers = {"slurmctld": places.port, "guard": places.http_port}
+            ports = [{"name": name, "port": number, "protocol": "TCP"} for name, number in numbers.items()]
+            self._api.patch(self._slice, {"endpoints": [address], "ports": ports})
+        self._announced = time.monotonic()
+
+    def _is_announced(self, found: Json) -> bool:
+        return [each.get("addresses") for each in found.get("endpoints") or []] == [[self._settings.address]]
+
+    def _release(self) -> None:
+        try:
+            self._write(self._version, {"holderIdentity": ""})
+        except Conflict:
+            lease = self._get()
+            if (lease.get("spec") or {}).get("holderIdentity") == self._settings.identity:
+                self._write(lease["metadata"]["resourceVersion"], {"holderIdentity": ""})
+        self._held = False

@@ -1,0 +1,1 @@
+"""slurmctld as the guard runs it: the process, its configuration, its crashes."""

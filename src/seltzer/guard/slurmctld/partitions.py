@@ -1,0 +1,139 @@
+"""Whether partitions are UP: what is declared, and what a person decided in Slurm.
+
+slurmctld keeps its partitions' states through every start and reconfigure (`ReconfigFlags=KeepPartState`), so a
+person's `scontrol update partition` is never undone by us. What it doesn't do then is take over a state that has
+changed in slurm.conf. We do: what was declared last is written down beside the state, and what differs is set. It is
+written down when slurmctld has saved it, or nobody would set it again after a SIGKILL.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from seltzer.guard import log
+from seltzer.guard.processes import Processes
+from seltzer.guard.recovery.slurm import Cancelled, SlurmCommands, SlurmError
+from seltzer.guard.settings import Settings
+from seltzer.guard.state import continuity as state
+
+_FILE = "seltzer.partitions"
+_LOOK = 0.2
+_LINE = re.compile(r"^\s*PartitionName\s*=\s*(\S+)(.*)$", re.IGNORECASE | re.MULTILINE)
+_STATE = re.compile(r"(?<!\S)State\s*=\s*(\S+)", re.IGNORECASE)
+
+
+def declared(slurm_conf: bytes) -> dict[str, str]:
+    """The state of each partition by slurm.conf, where one that isn't said is that of PartitionName=DEFAULT, or UP."""
+    usual = "UP"
+    found: dict[str, str] = {}
+    for name, options in _LINE.findall(slurm_conf.decode(errors="replace")):
+        said = _STATE.findall(options)
+        state = said[-1].upper() if said else usual
+        if name.upper() == "DEFAULT":
+            usual = state
+        else:
+            found[name] = state
+    return found
+
+
+def read(epoch: Path) -> dict[str, str]:
+    """What was declared when slurmctld was last told; empty if that isn't known."""
+    try:
+        found = json.loads((epoch / _FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(state) for name, state in found.items()} if isinstance(found, dict) else {}
+
+
+def write(epoch: Path, states: Mapping[str, str]) -> None:
+    half = epoch / f"{_FILE}.half"
+    with suppress(OSError):  # then it is told once more the next time
+        half.write_text(json.dumps(states))
+        half.rename(epoch / _FILE)
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """What slurmctld has to be told. A partition that is new to it has its state from slurm.conf."""
+    return {name: state for name, state in after.items() if before.get(name, state) != state}
+
+
+class Teller:
+    """Tells slurmctld what has changed, in a thread, and writes down what it has saved. People hear of it by `tell`.
+
+    Only what fails, or isn't saved, is told with the next start or reconfigure: a slurmctld that is killed before that
+    forgets it, and what is told again undoes what a person has decided meanwhile.
+    """
+
+    def __init__(
+        self,
+        epoch: Path,
+        slurm_conf: bytes,
+        settings: Settings,
+        processes: Processes,
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._epoch = epoch
+        self._tell = tell
+        self._after = declared(slurm_conf)
+        self._before = read(epoch)
+        self._todo = changes(self._before, self._after)
+        self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + settings.times.partitions)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="partitions")
+        if self._todo:
+            self._thread.start()
+        elif self._before != self._after:
+            write(epoch, self._after)
+
+    def end(self) -> None:
+        """Leave it to the next one."""
+        self._slurm.cancel()
+        if self._thread.ident is not None:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        done: dict[str, str] = {}
+        saved = 0
+        try:
+            for name, wanted in self._todo.items():
+                before = self._saved()
+                if self._set(name, wanted):
+                    done[name], saved = wanted, before
+        except Cancelled:
+            pass  # what was done may be saved all the same
+        if done:
+            words = ", ".join(f"partition {name} is {now} now" for name, now in done.items())
+            self._tell("PartitionsSet", f"what is declared has changed: {words}")
+        if done and self._is_saved_since(saved):
+            write(self._epoch, self._after | {name: self._before[name] for name in self._todo if name not in done})
+
+    def _set(self, name: str, wanted: str) -> bool:
+        """Whether slurmctld has done it. What is wrong with one costs no other."""
+        try:
+            self._slurm.set_partition(name, wanted)
+        except SlurmError as error:
+            log.say(f"the state of partition {name} is told again with the next start: {error}")
+            return False
+        log.say(f"partition {name} is {wanted} now, as is declared")
+        return True
+
+    def _is_saved_since(self, before: int) -> bool:
+        """Wait until slurmctld has saved its partitions again, up to 5 s later, or more on a slow disk."""
+        try:
+            while self._saved() == before:
+                self._slurm.left()
+                self._slurm.pause(_LOOK)
+        except Cancelled:
+            return self._saved() != before  # it saves all when it ends, and when it is reconfigured
+        except SlurmError:
+            log.say("the partitions' states aren't saved in time: they are told again with the next start")
+            return False
+        return True
+
+    def _saved(self) -> int:
+        return state.saved(self._epoch, state.PARTITIONS)

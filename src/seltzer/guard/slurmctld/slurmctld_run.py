@@ -1,0 +1,274 @@
+"""One life of slurmctld: from its start until it has ended, by itself or since something asked for it."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from seltzer.guard import log, recovery
+from seltzer.guard.kube.report import Report, now
+from seltzer.guard.processes import Processes
+from seltzer.guard.recovery import firstid, history
+from seltzer.guard.recovery.repairer import Repairer
+from seltzer.guard.settings import Settings
+from seltzer.guard.slurmctld import config
+from seltzer.guard.slurmctld.child import Child, Readiness
+from seltzer.guard.slurmctld.config import Config, Rollout
+from seltzer.guard.slurmctld.partitions import Teller
+from seltzer.guard.slurmctld.rollcall import RollCall
+from seltzer.guard.state import continuity, rotation
+from seltzer.guard.state.epoch import Epoch
+from seltzer.guard.wake import Waker
+
+_DEBUG = re.compile(rb"^\s*SlurmctldDebug\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
+# Below that slurmctld doesn't say which jobs start, end and are cancelled.
+_TOO_QUIET = frozenset({b"quiet", b"fatal", b"error", b"info", b"0", b"1", b"2", b"3"})
+
+
+class Reason(enum.Enum):
+    """Why slurmctld has to end, or has ended."""
+
+    CRASHED = "it ended by itself"
+    CHANGED = "the configuration needs a new start"
+    STOPPED = "the pod ends"
+    LOST = "another one holds the Lease"
+    HELD = "it is held for debugging"
+    FENCED = "its state directory is gone"
+    REPAIRED = "its jobs have been put right"
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a life needs around it. `interrupted` names what forbids to go on, if anything does."""
+
+    settings: Settings
+    processes: Processes
+    waker: Waker
+    report: Report
+    rollout: Rollout
+    interrupted: Callable[[], Reason | None]
+
+
+class SlurmctldRun:
+    """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
+
+    def __init__(self, world: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
+        """`roll_call`: some jobs may only be believed to run, which shows when their nodes register late enough."""
+        self._world = world
+        self._times = world.settings.times
+        self._places = world.settings.places
+        self._epoch = epoch
+        self.config = chosen
+        self._started_with = chosen.restart
+        epoch.link(self._places.link)
+        rotation.take_over(epoch.path)
+        self._found = recovery.find(epoch.path)
+        self._quiet = self._found.quiet  # nothing is scheduled yet
+        self._repairer: Repairer | None = None
+        self._teller: Teller | None = None
+        self._opened: tuple[int, str] | None = None  # from which state, and the last line that the log had
+        if self._quiet:
+            log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
+        self._write(chosen)
+        recovery.begun(epoch.path)
+        self.born = time.monotonic()
+        argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
+        # Where it leaves its core when it crashes.
+        self._child = Child(world.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
+        self._readiness = self._ask()
+        self._ready = False
+        self._ready_since = math.inf
+        self._asked_to_reconfigure = math.inf
+        self._reconfiguring = False
+        self._rotated = time.monotonic()
+        self._roll_call = RollCall(world.settings, world.processes, world.waker.wake) if roll_call else None
+        world.report.set(started=now())
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was ended by SIGKILL, which no configuration does."""
+        return self._child.code == -signal.SIGKILL
+
+    @property
+    def child(self) -> Child:
+        return self._child
+
+    def exit_summary(self) -> str:
+        return self._child.exit_summary()
+
+    def verdict(self) -> str:
+        return self._child.verdict()
+
+    def run(self) -> Reason:
+        """See it through to its end."""
+        try:
+            reason = self._watch()
+            if reason is not Reason.CRASHED:
+                self._stop(reason)
+            return reason
+        except BaseException:
+            # Nothing of ours may cost a job: however wrong we are, slurmctld writes its state down.
+            self._stop(Reason.STOPPED)
+            raise
+        finally:
+            self._readiness.cancel()
+            if self._repairer:
+                self._repairer.end()
+            if self._teller:
+                self._teller.end()
+            if self._roll_call:
+                self._roll_call.end()
+
+    def _watch(self) -> Reason:
+        while True:
+            self._world.waker.wait(self._times.tick)
+            self._world.processes.reap()
+            if self._child.code is not None:
+                return Reason.CRASHED
+            reason = self._world.interrupted() or self._attend()
+            if reason:
+                return reason
+
+    def _attend(self) -> Reason | None:
+        """What there is to do while all is well."""
+        if not self._ready and self._readiness.ready and (reason := self._become_ready()):
+            return reason
+        if not self._ready:
+            late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
+            return Reason.CHANGED if late and not self._child.renewed else None
+        if time.monotonic() - self._rotated >= self._times.rotate:
+            self._rotated = time.monotonic()
+            rotation.rotate(self._epoch.path, lambda: self._child.send(signal.SIGUSR2))
+        if time.monotonic() - self._ready_since >= self._times.probation:
+            self._world.rollout.prove(self.config)
+        change = self._world.rollout.change(self.config)
+        if change is None:
+            self._tell()
+            if self._roll_call and self._roll_call.due:
+                words = "all nodes register once more, so that slurmctld finds the jobs that it only believes to run"
+                log.say(words)
+                self._world.report.tell("NodesCalled", words)
+                self._roll_call = None
+                self._send_reconfigure()
+            return None
+        if change.restart != self._started_with:
+            log.say(f"configuration {change.digest[:10]} needs a new start")
+            return Reason.CHANGED
+        return self._reconfigure(change)
+
+    def _become_ready(self) -> Reason | None:
+        if self._quiet:
+            return self._repair()
+        if self._reconfiguring:
+            self._reconfiguring = False
+            self._epoch.tell(self.config.digest)
+        elif self._epoch.told != self.config.digest:
+            # After a crash it isn't done for nothing: two in a row, with jobs ending, have hung slurmds for ever.
+            log.say("the nodes don't know this configuration yet: one reconfigure")
+            self._send_reconfigure()
+            return None
+        self._ready = True
+        self._ready_since = time.monotonic()
+        log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
+        if self._teller:
+            self._teller.end()
+        world, declared = self._world, self.config.files["slurm.conf"]
+        self._teller = Teller(self._epoch.path, declared, world.settings, world.processes, world.report.tell)
+        self._tell()
+        return None
+
+    def _repair(self) -> Reason | None:
+        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick.
+
+        It is started anew for that, and saves all when it ends. A reconfigure would be no quicker, and would have every
+        slurmd start anew as well, just when jobs end that slurmctld doesn't know.
+        """
+        if not self._repairer:
+            world = self._world
+            self._repairer = Repairer(self._found, world.settings, world.processes, world.waker.wake)
+        if not self._repairer.done:
+            return None
+        told = self._repairer.recovered.as_json(self._epoch.path)
+        if told:
+            self._world.report.set(recovered=told)
+        if self._repairer.safe:
+            self._opened = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
+        else:
+            log.say("not all that was found could be kept: the next start looks at it again")
+        return Reason.REPAIRED
+
+    def _finish_repair(self, before: int, until: str) -> None:
+        self._opened = None
+        if continuity.saved(self._epoch.path) != before:
+            recovery.finished(self._epoch.path, until)
+        else:
+            log.say("slurmctld hasn't saved what was repaired: the next start looks at it again")
+
+    def _tell(self) -> None:
+        self._world.report.set("running", config=self.config.digest, message=self._world.rollout.complaint)
+
+    def _reconfigure(self, change: Config) -> Reason | None:
+        log.say(f"reconfigure to {change.digest[:10]}")
+        try:
+            self._write(change)
+        except OSError as error:
+            self._world.report.set(message=f"the new configuration can't be written: {error}")
+            return None
+        self.config = change
+        self._send_reconfigure()
+        return None
+
+    def _send_reconfigure(self) -> None:
+        self._ready = False
+        self._reconfiguring = True
+        self._asked_to_reconfigure = time.monotonic()
+        self._child.reconfigure()
+        self._readiness = self._ask()
+
+    def _ask(self) -> Readiness:
+        return Readiness(self._child, self._places.port, self._times.probe, self._world.waker.wake)
+
+    def _write(self, chosen: Config) -> None:
+        lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
+        # The last word counts: without the day in each line nobody knows from where on the log has to be read.
+        lines += "LogTimeFormat=iso8601_ms\n"
+        wanted = _DEBUG.findall(chosen.files["slurm.conf"])
+        if not wanted or wanted[-1].lower() in _TOO_QUIET:
+            lines += "SlurmctldDebug=verbose\n"
+        if self._quiet:
+            lines += recovery.QUIET + firstid.line(self._found.first_job_id, chosen.files["slurm.conf"])
+        config.write(chosen, self._places.etc, lines)
+
+    def _stop(self, reason: Reason) -> None:
+        """End it, politely unless it is fenced, and wait until it is gone."""
+        log.say(f"ends slurmctld: {reason.value}")
+        if reason is Reason.STOPPED:
+            self._world.report.set("stopping")
+        patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)
+        killing = time.monotonic() + patience
+        if self._repairer:
+            self._repairer.cancel()
+        before = continuity.saved(self._epoch.path)
+        if patience:
+            self._child.send(signal.SIGTERM)
+        killed = False
+        while self._child.code is None:
+            fenced = not killed and self._world.interrupted() is Reason.FENCED
+            if not killed and (fenced or time.monotonic() >= killing):
+                if patience and not fenced:
+                    log.say(f"slurmctld didn't end within {patience:.0f} s")
+                self._child.send(signal.SIGKILL)
+                killed = True
+            self._world.waker.wait(self._times.tick)
+            self._world.processes.reap()
+        if self._child.code == 0:
+            with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
+                recovery.ended_well(self._epoch.path, before)
+            if self._opened:
+                self._finish_repair(*self._opened)

@@ -1,0 +1,119 @@
+"""Whether the state that we found is the one that this cluster wrote last: starting from an older one loses jobs.
+
+What was written last is told by the Lease, which somebody who restores a volume doesn't restore with it. The Lease
+is always behind the volume, never ahead of it: an epoch begins and a file is saved before it is told. So a state that
+is older than the Lease says isn't ours, or isn't all of ours. Read the Lease first and the volume second. Times are
+compared within an epoch only, where all are of one clock.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from seltzer.guard.state.epoch import Blocked
+
+JOBS = ("job_state", "job_state.old")
+"""The queue as it was saved last. The first is missing for a moment in every save."""
+PARTITIONS = ("part_state", "part_state.old")
+"""The same of the partitions."""
+_LOGS = ("slurmctld.log", "seltzer.")
+# Slurm saves every 5 s at most: what is less behind than this is no other save, but a clock that was set.
+_SKEW = 2_000_000_000
+NOTHING = "empty"
+"""What a person accepts who wants to begin with an empty volume."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What this cluster has written, as far as the Lease tells."""
+
+    epoch: int = 0
+    saved: int = 0
+    """The time of `job_state` in nanoseconds, if it has been saved in this epoch."""
+
+
+def written(annotations: Mapping[str, str]) -> Written:
+    """From the annotations of the Lease; nothing where there is none."""
+    return Written(*(_number(annotations.get(name, "")) for name in ("epoch", "saved")))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+def name(folder: Path | None) -> str:
+    """What `accept-state` calls this state."""
+    return folder.name if folder else NOTHING
+
+
+def check(folder: Path | None, known: Written, accepted: str, lease: str) -> None:
+    """Raises Blocked unless slurmctld may go on from this state, with what is wrong and what to do.
+
+    `accepted` is the state that a person says is good as it is; `lease` is the Lease in the words of kubectl.
+    """
+    if accepted != name(folder) and (older := _older(folder, known)):
+        accept = f"kubectl annotate --overwrite {lease} seltzer.dev/accept-state={name(folder)}"
+        raise Blocked(f"{older}: bring the newer state back, or go on without what it had: {accept}")
+    if folder:
+        usable(folder)
+
+
+def _older(folder: Path | None, known: Written) -> str:
+    """In which way it is older than what the cluster wrote; empty if it isn't."""
+    if folder is None:
+        return f"the state volume is empty, but this cluster has written epoch-{known.epoch}" if known.epoch else ""
+    number, found = int(folder.name.partition("-")[2]), saved(folder)
+    if number < known.epoch:
+        return f"the state volume has {folder.name}, but this cluster has written epoch-{known.epoch}"
+    if number > known.epoch or found > known.saved - _SKEW:
+        return ""
+    if not found:
+        return f"{folder.name} has no job_state, but this cluster has saved one"
+    return f"job_state in {folder.name} is {_seconds(known.saved - found)} older than what this cluster has saved"
+
+
+def _seconds(nanoseconds: int) -> str:
+    seconds = nanoseconds / 1e9
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 3600:.1f} hours"
+
+
+def usable(folder: Path) -> None:
+    """Raises Blocked if slurmctld couldn't read all of it or save anything there."""
+    user = os.getuid()
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Blocked(f"{folder} can't be written by user {user}: make it theirs (chown -R {user} {folder})")
+    for file in _regular(folder):
+        try:
+            with Path(file.path).open("rb") as opened:
+                opened.read(1)
+        except FileNotFoundError:
+            continue  # somebody else's save; then the name is about to go too
+        except OSError as error:
+            why = f"{file.name} in {folder} can't be read by user {user} ({error.strerror})"
+            raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or put a good one there") from error
+
+
+def saved(folder: Path, files: Sequence[str] = JOBS) -> int:
+    """When the queue was saved last: a time in nanoseconds, 0 if it never was. Costs one stat."""
+    for file in files:
+        with suppress(OSError):
+            return (folder / file).stat().st_mtime_ns
+    return 0
+
+
+def size(folder: Path) -> int:
+    """How much Slurm's own files take; some of them are written anew with every save, beside the old ones."""
+    return sum(file.stat(follow_symlinks=False).st_size for file in _regular(folder) if not file.name.startswith(_LOGS))
+
+
+def _regular(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        for file in found:
+            with suppress(FileNotFoundError):
+                if stat.S_ISREG(file.stat(follow_symlinks=False).st_mode):
+                    yield file

@@ -1,0 +1,94 @@
+"""slurmctld's log and the journal of jobs stay small, and nobody but us writes into them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from seltzer.guard import log
+from seltzer.guard.state import continuity, log_reserve, log_settings
+
+LOG = log_settings.LOG
+JOURNAL = "seltzer.journal"
+LIMIT = 16 << 20
+_OWNER = "seltzer.log-epoch"
+_RECENT = 60.0  # what is that much older than a save is in it, however slow the disk was
+
+
+def take_over(epoch: Path) -> None:
+    """Leave the log behind that a predecessor may still have open: a copy of it is `.1`, and ours will be new.
+
+    Where there is no room for a copy it becomes `.1` itself, so that a volume that is nearly full blocks nobody.
+    """
+    owner, current = epoch / _OWNER, epoch / LOG
+    if _text(owner) == epoch.name or not current.exists():
+        return
+    log_settings.remember(epoch)
+    try:
+        _copy(epoch)
+    except OSError as error:
+        log.say(f"{LOG} can't be copied, and is put aside as it is: {error}")
+        _put_aside(epoch)
+    owner.write_text(epoch.name)
+
+
+def _copy(epoch: Path) -> None:
+    """Raises OSError, and then nothing has changed."""
+    current, old = epoch / LOG, epoch / f"{LOG}.1"
+    half = old.with_name(f"{old.name}.half")
+    try:
+        status = current.stat()
+        half.write_bytes((_end(old, LIMIT - status.st_size) + _end(current, LIMIT))[-LIMIT:])
+        # The time of its last line is how the clocks are compared.
+        os.utime(half, ns=(status.st_atime_ns, status.st_mtime_ns))
+        half.rename(old)
+    except OSError:
+        half.unlink(missing_ok=True)  # or it would take the room that slurmctld needs to save
+        raise
+    current.unlink()
+
+
+def _put_aside(epoch: Path) -> None:
+    """Takes no room, but costs what was put aside before. Where that may tell of what isn't saved, it is marked."""
+    current, old = epoch / LOG, epoch / f"{LOG}.1"
+    if old.exists() and old.stat().st_mtime >= continuity.saved(epoch) / 1e9 - _RECENT:
+        log_reserve.mark(epoch)
+    current.rename(old)
+
+
+def rotate(epoch: Path, reopen: Callable[[], None]) -> None:
+    """Put aside what has grown too large; `reopen` has slurmctld begin a new log. Failing is said, and no harm."""
+    for name in (LOG, JOURNAL):
+        file = epoch / name
+        try:
+            if file.stat().st_size < LIMIT:
+                continue
+            if name == LOG:
+                log_settings.remember(epoch)
+            file.rename(epoch / f"{name}.1")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.say(f"{name} can't be put aside: {error}")
+            continue
+        if name == LOG:
+            reopen()
+
+
+def _end(file: Path, length: int) -> bytes:
+    if length <= 0:
+        return b""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, 2) - length))
+            return opened.read(length)
+    except FileNotFoundError:
+        return b""
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""

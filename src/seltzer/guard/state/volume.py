@@ -1,0 +1,198 @@
+"""The free space of the state volume: said before there is none, and kept back for when there is none.
+
+A slurmctld that can't save goes on and acknowledges jobs that the next one won't know. So a file takes up space that
+is given up when the volume is full: saves go on while the alarm rings. A running slurmctld is never ended because of a
+full volume, since its memory is then the best copy there is; but none is started into one.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from seltzer.guard import log
+from seltzer.guard.kube.report import Report
+from seltzer.guard.settings import Settings
+from seltzer.guard.state import continuity as state
+from seltzer.guard.state import log_reserve
+from seltzer.guard.state.epoch import Blocked
+
+RESERVE = "reserve"
+_PROBE = "seltzer.probe"
+MIB = 1 << 20
+_ALARM = 256 * MIB
+_INODES = 4096
+_SHARE = 20  # one part in 20 is 5 %
+
+
+@dataclass(frozen=True)
+class Space:
+    """What there is, in bytes."""
+
+    size: int
+    free: int
+    reserve: int = 0
+    """How much the reserve takes of what isn't free."""
+    state: int = 0
+    """How much Slurm's files take."""
+    inodes: int = 0
+    """How many files there may be at most; 0 if nobody counts."""
+    inodes_free: int = 0
+    most: int = 64 * MIB
+    """What the reserve takes on a volume that is large enough."""
+
+    @property
+    def wanted(self) -> int:
+        """What the reserve should take."""
+        return min(self.most, self.size // _SHARE)
+
+    @property
+    def spare(self) -> int:
+        """What is free beside the whole reserve, which may have been given up."""
+        return max(0, self.free + self.reserve - self.wanted)
+
+    @property
+    def needed(self) -> int:
+        """What saving takes: a file is written anew beside the old one."""
+        return 2 * self.state + MIB
+
+    @property
+    def alarm(self) -> int:
+        return max(min(self.size // _SHARE, _ALARM), 4 * self.state, self.needed)
+
+    def low(self, was_low: bool = False) -> bool:
+        """Whether somebody should do something. An alarm that rings ends a little later than it began."""
+        slack = 5 if was_low else 4
+        return self.few_files(slack) or 4 * self.spare < slack * self.alarm
+
+    def few_files(self, slack: int = 5) -> bool:
+        """Whether hardly any files can be made, however much is free: every queued job takes three."""
+        return bool(self.inodes) and 4 * self.inodes_free < slack * min(self.inodes // _SHARE, _INODES)
+
+
+class Volume:
+    """Looks after the space while one epoch lasts, in a thread of its own: making a file may take its time."""
+
+    def __init__(self, settings: Settings, folder: Path, report: Report) -> None:
+        self._root = settings.places.state
+        self._reserve = settings.reserve
+        self._folder = folder
+        self._report = report
+        self._every = settings.times.volume
+        self._low = False
+        self._trouble = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="volume")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def room(self) -> None:
+        """Raises Blocked if slurmctld, started now, couldn't save, and OSError if that can't be seen."""
+        space = self._look()
+        free = space.free
+        if space.free < space.needed and space.reserve:
+            self._give_up(space)
+            space = self._look()
+        lacks = ""
+        if space.free < space.needed:
+            lacks = f"has {_mib(space.free)} left, and slurmctld needs {_mib(space.needed)} to save its state"
+        try:
+            log_reserve.look(self._folder, free)
+            (self._folder / _PROBE).touch()
+            (self._folder / _PROBE).unlink()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            lacks = lacks or f"takes no more files ({error.strerror})"
+        if not lacks:
+            return
+        todo = f"make it larger (controller.storage.size), or remove from {self._root} what isn't Slurm's"
+        raise Blocked(f"the state volume is full, it {lacks}: {todo}")
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.attend()
+            except FileNotFoundError:
+                pass  # the epoch is over, or about to be
+            except Exception as error:  # also what we didn't think of: nobody else looks after the space
+                words = str(error) if isinstance(error, OSError) else repr(error)
+                if words != self._trouble:
+                    log.say(f"the state volume: {words}")
+                self._trouble = words
+            else:
+                self._trouble = ""
+            self._over.wait(self._every)
+
+    def attend(self) -> None:
+        """Look, keep the reserve and room for the log or give up the former, and tell. Raises OSError."""
+        space = self._look()
+        was_low, self._low = self._low, space.low(self._low)
+        self._tell(space, self._low != was_low)
+        if space.reserve and space.free < space.needed:
+            self._give_up(space)
+        elif not self._low and space.reserve < space.wanted:
+            _take_up(self._root / RESERVE, space.wanted)
+        elif not self._low:
+            log_reserve.keep(self._folder)
+        # Last: where there are no more files it fails, unless the reserve has made room for one.
+        log_reserve.look(self._folder, space.free)
+
+    def _give_up(self, space: Space) -> None:
+        log.say(f"the state volume is full: gives up the {_mib(space.reserve)} that were kept back")
+        (self._root / RESERVE).unlink(missing_ok=True)
+
+    def _look(self) -> Space:
+        return look(self._root, self._folder, self._reserve)
+
+    def _tell(self, space: Space, changed: bool) -> None:
+        if changed:
+            log.say(f"the state volume {'runs full' if self._low else 'has room again'}: {_mib(space.spare)} are free")
+        # In steps, so that the Lease doesn't change with every job.
+        step = max(1, space.size // 100)
+        told: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
+        if self._low and space.few_files():
+            told["files"] = space.inodes_free // 100 * 100
+        (self._report.set if changed else self._report.note)(volume=json.dumps(told))
+
+
+def look(root: Path, folder: Path, most: int) -> Space:
+    """Raises OSError, also when the folder is somebody else's by now."""
+    found = os.statvfs(root)
+    reserve = 0
+    with suppress(FileNotFoundError):
+        reserve = (root / RESERVE).stat().st_size
+    return Space(
+        size=found.f_blocks * found.f_frsize,
+        free=found.f_bavail * found.f_frsize,
+        reserve=reserve,
+        state=state.size(folder),
+        inodes=found.f_files,
+        inodes_free=found.f_favail,
+        most=most,
+    )
+
+
+def _take_up(file: Path, size: int) -> None:
+    """Make the file that big, with no hole in it; nothing is left of it if that fails."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:.1f} MiB"

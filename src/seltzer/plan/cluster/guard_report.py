@@ -1,0 +1,167 @@
+"""What the guard tells by its Lease. What makes no sense counts as not told: it can't be worse than silence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from seltzer.api.core import Lease
+from seltzer.api.labels import CRASH, EPOCH, HOLD, MESSAGE, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.status import Crash, Recovered, RecoveredJobs, Recovery, VolumeStatus
+
+_MOST_GROUPS = 512
+_MOST_EARLIER = 8
+_MOST_LINES = 20
+_MOST_WORDS = 300
+_MOST_NEWS = 16
+# What Kubernetes takes as the reason of an Event, and people as one.
+_WORD = re.compile("[A-Z][A-Za-z]{1,63}")
+
+T = TypeVar("T")
+
+
+class _Crash(msgspec.Struct):
+    time: str
+    how: str = ""
+    lines: tuple[str, ...] = ()
+    backtrace: tuple[str, ...] = ()
+    core: str = ""
+
+
+class _Job(msgspec.Struct):
+    """As guards told it that named each job by itself."""
+
+    id: str
+    outcome: str = ""
+    why: str = ""
+
+
+class _Group(msgspec.Struct):
+    outcome: str
+    jobs: str
+    count: int
+    why: str = ""
+    users: str = ""
+
+
+class _Recovery(msgspec.Struct):
+    time: str
+    epoch: int = 0
+    groups: tuple[_Group, ...] = ()
+    jobs: tuple[_Job, ...] = ()
+    more: int = 0
+    earlier: tuple[_Recovery, ...] = ()
+
+
+class _Volume(msgspec.Struct):
+    free: int
+    size: int
+    low: bool = False
+    files: int | UnsetType = UNSET
+
+
+class GuardEvent(msgspec.Struct, frozen=True):
+    """Something that the guard did, as an Event has it."""
+
+    time: str
+    reason: str
+    message: str = ""
+
+
+class GuardReport:
+    """A Lease, read."""
+
+    def __init__(self, lease: Lease | None) -> None:
+        self._said: Mapping[str, str] = lease.metadata.annotations if lease else {}
+        self.holder = (lease.spec.holder_identity or "") if lease else ""
+        """The pod that is in charge; empty: none is."""
+        self.phase = self._said.get(PHASE, "") if self.holder else ""
+        self.message = self._said.get(MESSAGE, "")
+        self.version = self._said.get(SLURM_VERSION, "")
+        self.epoch = _number(self._said.get(EPOCH))
+        self.restarts = _number(self._said.get(RESTARTS))
+        self.failovers = lease.spec.lease_transitions if lease else 0
+        self.hold = self._said.get(HOLD) == "true"
+
+    @property
+    def volume(self) -> VolumeStatus | UnsetType:
+        found = self._json(VOLUME, _Volume)
+        if not found or found.size <= 0:
+            return UNSET
+        return VolumeStatus(free=found.free, size=found.size, low=found.low, files=found.files)
+
+    @property
+    def crash(self) -> Crash | UnsetType:
+        found = self._json(CRASH, _Crash)
+        if found is None:
+            return UNSET
+        return Crash(
+            time=found.time,
+            how=found.how[:_MOST_WORDS],
+            lines=_text(found.lines[-_MOST_LINES:]),
+            backtrace=_text(found.backtrace[:_MOST_LINES]),
+            core=found.core[:_MOST_WORDS],
+        )
+
+    @property
+    def recovered(self) -> Recovered | UnsetType:
+        found = self._json(RECOVERED, _Recovery)
+        if found is None:
+            return UNSET
+        newest = _recovery(found)
+        # The API server takes no list in which a key is twice; likewise below.
+        earlier = {each.time: _recovery(each) for each in found.earlier if each.time != found.time}
+        return Recovered(
+            time=newest.time,
+            epoch=newest.epoch,
+            groups=newest.groups,
+            more=newest.more,
+            earlier=tuple(earlier.values())[-_MOST_EARLIER:],
+        )
+
+    @property
+    def news(self) -> tuple[GuardEvent, ...]:
+        """The last few, in their order."""
+        found = self._json(NEWS, tuple[GuardEvent, ...]) or ()
+        return tuple(
+            GuardEvent(each.time, each.reason, each.message[:_MOST_WORDS])
+            for each in found[-_MOST_NEWS:]
+            if each.time and _WORD.fullmatch(each.reason)
+        )
+
+    def _json(self, annotation: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode(self._said.get(annotation, ""), type=kind)
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+
+
+def _recovery(found: _Recovery) -> Recovery:
+    groups = list({each.jobs: each for each in found.groups or _grouped(found.jobs)}.values())
+    shown = tuple(
+        RecoveredJobs(
+            outcome=each.outcome, why=each.why[:_MOST_WORDS], jobs=each.jobs, count=each.count, users=each.users
+        )
+        for each in groups[:_MOST_GROUPS]
+    )
+    more = found.more + sum(each.count for each in groups[_MOST_GROUPS:])
+    return Recovery(time=found.time, epoch=found.epoch, groups=shown, more=more)
+
+
+def _grouped(jobs: tuple[_Job, ...]) -> tuple[_Group, ...]:
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for job in jobs:
+        found.setdefault((job.outcome, job.why), {})[job.id] = None
+    return tuple(_Group(outcome, ",".join(ids), len(ids), why) for (outcome, why), ids in found.items())
+
+
+def _text(lines: tuple[str, ...]) -> str:
+    return "\n".join(line[:_MOST_WORDS] for line in lines)
+
+
+def _number(word: str | None) -> int:
+    return int(word) if word and word.isascii() and word.isdigit() else 0

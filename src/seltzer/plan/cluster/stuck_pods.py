@@ -1,0 +1,110 @@
+"""A controller's pod on a dead Kubernetes node: Kubernetes waits for that node for ever, and its successor for the pod.
+
+Kubernetes gives a pod up some seconds after it lost sight of its node, often five and at times fifteen. Where the guard
+is silent too, nobody is left to wait for, and its successor can begin.
+
+Removing the pod's object doesn't end what may still run on the node. That is safe here: whoever takes over renames the
+state directory, and a slurmctld that was left behind can't save or acknowledge anything from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from seltzer.api.core import Lease, Node, Pod
+from seltzer.plan import pod_state
+from seltzer.plan.actions import PlannedEvent, RemoveStuckPod
+
+# Beyond what clocks may differ by, and what a change may take to get here.
+_MARGIN = 2.0
+
+
+def lost(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
+    """It should go or be replaced, and nobody on its node is known to see to it."""
+    if not pod.spec.node_name:
+        return False
+    node = nodes.get(pod.spec.node_name)
+    return not is_ready(node) if pod_state.deleting(pod) else not _heard_of(node) and _holds(pod, lease)
+
+
+def removals(
+    pods: tuple[Pod, ...], nodes: Mapping[str, Node], lease: Lease | None, now: float, *, silence: float, patient: bool
+) -> list[RemoveStuckPod]:
+    """The pods that are to be removed now; if `patient`, only those that Kubernetes has given up.
+
+    `silence` is for how long the Lease hasn't changed, by our own clock: the guard's may be another. A node is known to
+    be gone only if the nodes are known at all.
+    """
+    found = []
+    for pod in pods:
+        deleting = pod_state.deleting(pod)
+        if not lost(pod, nodes, lease) or (patient and not deleting):
+            continue
+        over = deleting and (_grace_is_over(pod, now) or _is_replaced(pod, nodes, lease))
+        if over or _is_silent(pod, nodes, lease, silence):
+            metadata, node = pod.metadata, pod.spec.node_name
+            proof = None if over else lease
+            found.append(
+                RemoveStuckPod(metadata.namespace, metadata.name, metadata.uid, node, _state(pod, nodes), proof)
+            )
+    return found
+
+
+def told(removal: RemoveStuckPod) -> PlannedEvent:
+    node = removal.node
+    taint = f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    advice = (
+        f"if its volume stays attached there and the machine is certainly off, run '{taint}'"
+        if removal.state != "gone"
+        else "if its volume stays attached, delete its VolumeAttachment"
+    )
+    words = (
+        f"pod {removal.name} on Kubernetes node {node}, which is {removal.state}, is removed so that another can take "
+        f"its place; a slurmctld that still runs there can't change the state; {advice}"
+    )
+    return PlannedEvent("Warning", "RemovingStuckPod", words)
+
+
+def is_ready(node: Node | None) -> bool:
+    """Whether its kubelet says that it is well; None is a node that isn't there."""
+    return node is not None and _ready(node) == "True"
+
+
+def _ready(node: Node) -> str:
+    return next((each.status for each in node.status.conditions if each.type == "Ready"), "Unknown")
+
+
+def _heard_of(node: Node | None) -> bool:
+    """Whether its kubelet speaks, be it of trouble: it may be about to end a pod, or to bring it back."""
+    return node is not None and _ready(node) != "Unknown"
+
+
+def _state(pod: Pod, nodes: Mapping[str, Node]) -> str:
+    node = nodes.get(pod.spec.node_name)
+    if node is None:
+        return "gone"
+    return "not ready" if _heard_of(node) else "not heard of"
+
+
+def _grace_is_over(pod: Pod, now: float) -> bool:
+    """The API server's deletionTimestamp is when the grace ends, not when it begins."""
+    until = pod.metadata.deletion_timestamp
+    return until is not None and now > datetime.fromisoformat(until).timestamp() + _MARGIN
+
+
+def _holds(pod: Pod, lease: Lease | None) -> bool:
+    return lease is not None and lease.spec.holder_identity == pod.metadata.name
+
+
+def _is_replaced(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
+    """Another has its place, and its kubelet isn't heard of: waiting for its grace helps nobody."""
+    replaced = lease is not None and bool(lease.spec.holder_identity) and not _holds(pod, lease)
+    return replaced and not _heard_of(nodes.get(pod.spec.node_name))
+
+
+def _is_silent(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None, silence: float) -> bool:
+    """It has its place, and neither its kubelet nor its guard is heard of."""
+    if lease is None or not _holds(pod, lease) or _heard_of(nodes.get(pod.spec.node_name)):
+        return False
+    return silence > (lease.spec.lease_duration_seconds or 0) + _MARGIN

@@ -1,0 +1,26 @@
+"""What the deletion of a NodeSet, or of its whole cluster, allows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from seltzer.api.common import seconds
+from seltzer.api.nodeset import NodeSet
+from seltzer.plan.nodeset.observation import NodeSetObservation
+
+
+def deleted(nodeset: NodeSet) -> bool:
+    return nodeset.metadata.deletion_timestamp is not None
+
+
+def consent(seen: NodeSetObservation) -> bool:
+    """The user deleted the NodeSet, said how long jobs may take and that they are then killed; that time is over."""
+    drain, since = seen.nodeset.spec.drain, seen.nodeset.metadata.deletion_timestamp
+    if since is None or drain.on_timeout != "kill" or not drain.timeout:
+        return False
+    return seen.now - datetime.fromisoformat(since).timestamp() >= seconds(drain.timeout)
+
+
+def may_lose_jobs(seen: NodeSetObservation) -> bool:
+    """Waiting jobs keep nothing when their whole cluster goes, or when the user has said that they may be killed."""
+    return seen.closing or consent(seen)

@@ -1,0 +1,99 @@
+"""What Slurm is told about the nodes whose pods stay: what is the matter with them, and that it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from seltzer.api.core import Pod
+from seltzer.plan import pod_state, slurm_state
+from seltzer.plan.actions import Action, DownNodes, DrainNodes, MarkNodes, ResumeNodes, SetAddress
+from seltzer.plan.nodeset import drain_causes, node_records, resume_reason
+from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.slurm.models import Node
+
+
+@dataclass(frozen=True)
+class DrainResumeSteps:
+    """What to tell Slurm, and whether there is more to come."""
+
+    actions: tuple[Action, ...]
+    # A drain of ours is undone, or told anew, when its machine has been as it is for a while.
+    waits: bool
+
+
+def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
+    """Nodes of pods that stay: what Kubernetes knows of them is told, what is over is undone, and all are saved."""
+    known = _known(staying, seen)
+    down: dict[str, list[str]] = {}
+    drain: dict[str, list[str]] = {}
+    resume: dict[str, str] = {}
+    waits = False
+    for pod, node in known:
+        over = drain_causes.ended(pod, node)
+        cause = drain_causes.of(pod, seen.machine(pod), seen.tolerations, seen.age(drain_causes.unready(pod, node)))
+        if over:
+            if node.base != "DOWN" and slurm_state.may_go_down(node):
+                down.setdefault(slurm_state.kept_reason(node, over), []).append(node.name)
+        elif cause:
+            if slurm_state.down_by_others(node) or (slurm_state.down_by_us(node) and drain_causes.is_of_pod(cause)):
+                continue  # it takes no jobs, and somebody has said why
+            if not node.drained or (slurm_state.drained_by_us(node) and not drain_causes.is_cause(node.reason)):
+                drain.setdefault(cause, []).append(node.name)
+            elif slurm_state.drained_by_us(node) and not drain_causes.tells(node.reason, cause):
+                # Who looks sees what is the matter now, and a resume waits for as long as that needs.
+                if drain_causes.is_over(node, seen.machine(pod)):
+                    drain.setdefault(cause, []).append(node.name)
+                else:
+                    waits = True
+        elif slurm_state.drained_by_us(node) or slurm_state.down_by_us(node):
+            if _is_over(pod, node, seen):
+                resume[node.name] = resume_reason.why(pod, node)
+            else:
+                waits = waits or pod_state.ready(pod)  # that it has become so is no matter of time
+        elif pod_state.ready(pod) and _is_back(node, seen):
+            resume[node.name] = resume_reason.why(pod, node)
+        waits = waits or (not over and not cause and drain_causes.turns_unready(pod))
+    actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
+    actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
+    if resume:
+        actions.append(ResumeNodes(tuple(sorted(resume)), resume))
+    return DrainResumeSteps(
+        (*actions, *_saved([(pod, node) for pod, node in known if pod_state.ready(pod)], seen)), waits
+    )
+
+
+def aging(seen: NodeSetObservation) -> list[Hashable]:
+    """Pods that fail their check, if that goes on."""
+    unready = [pod for pod in seen.pods if not pod_state.deleting(pod) and drain_causes.turns_unready(pod)]
+    return [drain_causes.unready(pod, node) for pod, node in _known(unready, seen)]
+
+
+def _known(pods: Sequence[Pod], seen: NodeSetObservation) -> list[tuple[Pod, Node]]:
+    return [(pod, node) for pod in pods if (node := (seen.slurm.nodes or {}).get(pod.metadata.name))]
+
+
+def _saved(ready: Sequence[tuple[Pod, Node]], seen: NodeSetObservation) -> list[Action]:
+    """Records that don't say whose they are, which has slurmctld save them, or where their nodes are."""
+    mark = node_records.mark(seen.nodeset)
+    new = sorted(node.name for _, node in ready if node_records.needs_mark(node, mark))
+    actions: list[Action] = [MarkNodes(tuple(new), mark)] if new else []
+    for pod, node in ready:
+        if pod.status.pod_ip and _is_elsewhere(node, pod.status.pod_ip):
+            actions.append(SetAddress((node.name,), pod.status.pod_ip))
+    return actions
+
+
+def _is_over(pod: Pod, node: Node, seen: NodeSetObservation) -> bool:
+    """Also its slurmd is there: the record may be that of a pod before this one, at an address that nobody has now."""
+    return drain_causes.is_over(node, seen.machine(pod)) and pod_state.ready(pod)
+
+
+def _is_back(node: Node, seen: NodeSetObservation) -> bool:
+    """slurmctld gave it up in an outage, and its slurmd answers again."""
+    return slurm_state.down_by_outage(node) and seen.answers.get(node.name) is True
+
+
+def _is_elsewhere(node: Node, address: str) -> bool:
+    """slurmctld has an address of it that another pod of its name had; one that isn't an address is its own name."""
+    return node.address not in ("", address, node.name, node.hostname)

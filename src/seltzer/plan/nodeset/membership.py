@@ -1,0 +1,89 @@
+"""Which NodeSets belong to a cluster, and which can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from seltzer.api.nodeset import NodeSet
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.kube.resource import Key, key_of
+
+MAX_NODES = 10_000
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Whether a NodeSet is a member of its cluster, and whether all is well with that; if not, what to do about it.
+
+    Of a member that isn't accepted nothing that runs is touched, and nothing is added.
+    """
+
+    member: bool
+    accepted: bool
+    reason: str
+    message: str
+
+
+def cluster_key(nodeset: NodeSet) -> Key:
+    """The cluster that a NodeSet refers to."""
+    ref = nodeset.spec.cluster_ref
+    return Key(ref.namespace or nodeset.metadata.namespace, ref.name)
+
+
+def age(nodeset: NodeSet) -> tuple[str, str, str]:
+    """Sorts NodeSets from the oldest to the youngest, always the same way."""
+    metadata = nodeset.metadata
+    return (metadata.creation_timestamp or "9", metadata.namespace, metadata.name)
+
+
+def verdicts(
+    cluster: SlurmCluster | None, nodesets: Iterable[NodeSet], max_nodes: int = MAX_NODES
+) -> Mapping[Key, Membership]:
+    """A verdict on each of the NodeSets that refer to this cluster. Of two that exclude each other the older stays."""
+    found: dict[Key, Membership] = {}
+    taken: dict[str, NodeSet] = {}
+    left = max_nodes
+    for nodeset in sorted(nodesets, key=age):
+        verdict = _verdict(cluster, nodeset, taken, left, max_nodes)
+        found[key_of(nodeset)] = verdict
+        if verdict.member:
+            taken[nodeset.metadata.name] = nodeset
+            left -= nodeset.spec.replicas if verdict.accepted else nodeset.status.replicas
+    return found
+
+
+def _verdict(
+    cluster: SlurmCluster | None, nodeset: NodeSet, taken: Mapping[str, NodeSet], left: int, max_nodes: int
+) -> Membership:
+    where = cluster_key(nodeset)
+    name, namespace = nodeset.metadata.name, nodeset.metadata.namespace
+    if cluster is None:
+        return Membership(
+            False, False, "ClusterNotFound", f"there is no SlurmCluster {where}: create it, or correct spec.clusterRef"
+        )
+    if namespace != cluster.metadata.namespace and namespace not in cluster.spec.node_sets.namespaces:
+        return Membership(
+            False,
+            False,
+            "NotAllowed",
+            f"SlurmCluster {where} takes no NodeSets from namespace {namespace}: "
+            "add it to spec.nodeSets.namespaces of the cluster",
+        )
+    if name in taken:
+        other = key_of(taken[name])
+        return Membership(
+            False,
+            False,
+            "NameTaken",
+            f"NodeSet {other} has the same name, so its nodes are called {name}-0 and so on too: choose another name",
+        )
+    if nodeset.spec.replicas > left:
+        return Membership(
+            True,
+            False,
+            "TooManyNodes",
+            f"{nodeset.spec.replicas} nodes are more than the {max(0, left)} that are left of MaxNodeCount={max_nodes}:"
+            " set fewer replicas, or a higher MaxNodeCount in slurm.conf of spec.config of the cluster",
+        )
+    return Membership(True, True, "Accepted", f"its nodes belong to SlurmCluster {where}")

@@ -1,0 +1,237 @@
+"""What to do about a NodeSet: pods that are missing, too many, out of date or ended, and their records in Slurm.
+
+Guarantees, whatever the observation:
+
+- A pod is deleted only if no job can be on it: it never started, it has ended, its node is drained and empty, its node
+  isn't registered and isn't about to be, there is no Slurm any more, or the user allowed jobs to be killed.
+- A drain that we didn't set is neither undone nor overwritten.
+- A node whose machine or pod is unwell or about to go takes no new jobs, and takes them again when that is over.
+- A pod is given up for lost only if neither its kubelet nor its slurmd is heard of. Its jobs go back to the queue, and
+  its name isn't used again before Kubernetes knows that it has ended.
+- No more than `update.maxUnavailable` nodes are taken away for an update.
+- With nothing changing any more, it comes to rest.
+
+`decide` is the whole pass. Who goes is in `choice`, and how in `removal`; `lost` and `forgotten` are about pods that
+can't be kept, `staying` about the nodes of the others, and `records` about those that no pod has any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from seltzer.api.core import Pod
+from seltzer.api.labels import FINALIZER
+from seltzer.plan import pod_state
+from seltzer.plan.actions import Action, CreatePods, DeletePods, MirrorPods, PodRef, SetFinalizer
+from seltzer.plan.nodeset import (
+    deletion,
+    node_records,
+    pod_conditions,
+    pod_selection,
+    removal,
+    unreachable_pods,
+    unregistered_pods,
+)
+from seltzer.plan.nodeset import drain_resume as staying
+from seltzer.plan.nodeset.deletion import deleted
+from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.pod_selection import Pool
+from seltzer.plan.nodeset.removal import RemovalSteps
+
+# Why pods go, for a person.
+_DELETED = "the NodeSet is being deleted"
+_CLOSING = "the SlurmCluster is being deleted"
+_SURPLUS = "fewer are wanted"
+_OUTDATED = "the NodeSet has changed, and it is made anew"
+_LOST = "neither its Kubernetes node nor its slurmd is heard of"
+_FORGOTTEN = "Slurm has no record of it any more, and only a new pod registers"
+_ENDED = "it had ended"
+
+
+@dataclass(frozen=True)
+class NodeSetDecision:
+    """What is to be done, and what the status is made from."""
+
+    actions: tuple[Action, ...]
+    # Pods that stay; of them, those that have to be replaced.
+    staying: tuple[Pod, ...]
+    replacing: tuple[Pod, ...]
+    removal: RemovalSteps
+    target: int
+    # How many pods there are too few.
+    missing: int
+    # Look again after a second even if nothing changes: something depends on the time.
+    timed: bool
+    # What the pods don't tell yet.
+    told: tuple[MirrorPods, ...] = ()
+
+
+def decide(seen: NodeSetObservation) -> NodeSetDecision:
+    """The plan."""
+    nodeset, spec = seen.nodeset, seen.nodeset.spec
+    if FINALIZER not in nodeset.metadata.finalizers:
+        # Before the first pod: nothing may run that a deletion wouldn't drain.
+        begins = seen.verdict.member and not deleted(nodeset)
+        return _idle(seen, (SetFinalizer(True),) if begins else ())
+    if not seen.verdict.member and not deleted(nodeset) and not seen.closing:
+        return _idle(seen, ())  # whatever runs stays as it is
+    target = 0 if deleted(nodeset) or seen.closing else spec.replicas
+    alive = [pod for pod in seen.pods if not pod_state.deleting(pod)]
+    ended = [pod for pod in alive if pod_state.finished(pod)]
+    doubts = unreachable_pods.doubtful(seen)
+    given_up = [pod for pod in seen.pods if not pod_state.finished(pod) and unreachable_pods.is_lost(pod, seen, doubts)]
+    pool = _pool(seen, _without([pod for pod in alive if not pod_state.finished(pod)], given_up))
+    victims = pod_selection.surplus(pool, len(pool.pods) - target, seen.template)
+    pool = _pool(seen, _without(pool.pods, victims))
+    going = [pod for pod in seen.pods if pod_state.deleting(pod) or pod_state.finished(pod)]
+    returning = sum(
+        pod_selection.ordinal(pod.metadata.name) < target and not unreachable_pods.is_stuck(pod, seen) for pod in going
+    )
+    missing = max(0, target - len(pool.pods))
+    replacing = _replacing(seen, pool, missing)
+    leaving = _leaving(seen, victims, replacing)
+    kept = _without(pool.pods, replacing)
+    news = staying.steps(kept, seen)
+    actions = [*_ended(ended), *_because(_LOST, unreachable_pods.steps(given_up, seen)), *leaving.actions]
+    actions += _because(_FORGOTTEN, unregistered_pods.steps(kept, seen))
+    actions += node_records.steps(seen, _free_names(seen, missing))
+    actions += [*news.actions, *removal.unasked(seen.pods, seen.slurm)]
+    if names := tuple(name for name in _free_names(seen, max(0, missing - returning)) if _may_create(name, seen)):
+        actions.append(CreatePods(names))
+    if deleted(nodeset) and _all_gone(seen):
+        actions.append(SetFinalizer(False))
+    timed = bool(leaving.unknown) or (bool(leaving.busy) and spec.drain.timeout is not None) or _waits_to_end(seen)
+    timed = timed or bool(missing and going) or bool(unregistered_pods.unregistered(pool.pods, seen)) or news.waits
+    timed = (
+        timed or bool(given_up) or bool(doubts) or pod_conditions.lingers(alive, seen.slurm.nodes or {}, seen.slurm.now)
+    )
+    timed = timed or any(pod.spec.node_name and seen.machine(pod) is None for pod in seen.pods)
+    arriving = target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in alive)
+    timed = timed or arriving > pod_conditions.CROWD or (bool(alive) and _is_about_to_be_unreachable(seen))
+    told = _told(seen, alive, actions, arriving)
+    return NodeSetDecision(tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, timed, told)
+
+
+def _idle(seen: NodeSetObservation, actions: tuple[Action, ...]) -> NodeSetDecision:
+    """Nothing is done about its pods. But they tell of their jobs: who has none can be evicted, who has some can't."""
+    pods = tuple(pod for pod in seen.pods if not pod_state.deleting(pod) and not pod_state.finished(pod))
+    target = seen.nodeset.spec.replicas
+    own = _own(pods, seen)
+    told = _told(seen, own, actions, 0)
+    timed = pod_conditions.lingers(own, seen.slurm.nodes or {}, seen.slurm.now)
+    timed = timed or (bool(own) and _is_about_to_be_unreachable(seen))
+    return NodeSetDecision(actions, pods, (), RemovalSteps(), target, max(0, target - len(pods)), timed, told)
+
+
+def _own(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Pod]:
+    """Without those whose names are those of others' nodes: who isn't a member is told nothing about these."""
+    nodes, mark = seen.slurm.nodes or {}, node_records.mark(seen.nodeset)
+    return [pod for pod in pods if (node := nodes.get(pod.metadata.name)) is None or node.comment == mark]
+
+
+def _without(pods: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
+    """Those that aren't among the others, told by their names: to compare thousands of whole pods takes seconds."""
+    names = {pod.metadata.name for pod in others}
+    return [pod for pod in pods if pod.metadata.name not in names]
+
+
+def _pool(seen: NodeSetObservation, pods: Sequence[Pod]) -> Pool:
+    return Pool(pods, seen.slurm.nodes or {}, seen.free_in)
+
+
+def _replacing(seen: NodeSetObservation, pool: Pool, missing: int) -> list[Pod]:
+    """Pods that are out of date, as many as an update may take now."""
+    spec = seen.nodeset.spec
+    if spec.update.paused or not seen.verdict.accepted:
+        return []
+    budget = pod_selection.max_unavailable(spec.update.max_unavailable, spec.replicas)
+    return pod_selection.outdated(pool, seen.template, budget, missing)
+
+
+def _leaving(seen: NodeSetObservation, victims: Sequence[Pod], replacing: Sequence[Pod]) -> RemovalSteps:
+    """The next steps for pods that are too many and for those that are out of date."""
+    drain = seen.nodeset.spec.drain
+    consent = deletion.consent(seen)
+    if deleted(seen.nodeset):
+        reason, why = "deleted", _DELETED
+    elif seen.closing:
+        reason, why = "cluster deleted", _CLOSING
+    else:
+        reason, why = pod_selection.SCALE_IN, _SURPLUS
+    unheard = {pod.metadata.name for pod in (*victims, *replacing) if not unreachable_pods.is_heard(pod, seen)}
+    seen_for = {pod.metadata.name: seen.age(pod_state.settled(pod)) for pod in (*victims, *replacing)}
+    steps = partial(removal.steps, slurm=seen.slurm, drain=drain, now=seen.now, unheard=unheard, seen_for=seen_for)
+    one = steps(victims, reason=reason, consent=consent)
+    two = steps(replacing, reason=pod_selection.UPDATE, consent=False)
+    actions = (*_because(why, one.actions), *_because(_OUTDATED, two.actions))
+    return RemovalSteps(actions, one.busy + two.busy, one.overdue + two.overdue, one.unknown + two.unknown)
+
+
+def _ended(pods: Sequence[Pod]) -> list[Action]:
+    """Pods that won't run again make room for new ones."""
+    goners: dict[str, list[PodRef]] = {}
+    for pod in pods:
+        how = f" ({pod.status.reason})" if pod.status.reason else ""
+        goners.setdefault(f"{_ENDED}{how}", []).append(PodRef(pod.metadata.name, pod.metadata.uid))
+    return [DeletePods(tuple(some), ask=False, why=why) for why, some in sorted(goners.items())]
+
+
+def _because(why: str, actions: Sequence[Action]) -> list[Action]:
+    """The same, and deletions of pods tell why."""
+    return [replace(each, why=why) if isinstance(each, DeletePods) else each for each in actions]
+
+
+def _free_names(seen: NodeSetObservation, count: int) -> list[str]:
+    """The names of the lowest ordinals that no pod has."""
+    used = {pod.metadata.name for pod in seen.pods}
+    names: list[str] = []
+    number = 0
+    while len(names) < count:
+        name = f"{seen.nodeset.metadata.name}-{number}"
+        if name not in used:
+            names.append(name)
+        number += 1
+    return names
+
+
+def _may_create(name: str, seen: NodeSetObservation) -> bool:
+    return seen.verdict.accepted and seen.template is not None and node_records.is_free(name, seen)
+
+
+def _told(
+    seen: NodeSetObservation, alive: Sequence[Pod], actions: Sequence[Action], arriving: int
+) -> tuple[MirrorPods, ...]:
+    """What pods don't tell yet; not those that go now: nobody would read it."""
+    going = {goner.name for action in actions if isinstance(action, DeletePods) for goner in action.pods}
+    tellers = [pod for pod in alive if pod.metadata.name not in going]
+    theirs = seen.nodeset.spec.pod_template.metadata.annotations
+    now = datetime.fromtimestamp(seen.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if seen.slurm.unreachable:
+        return pod_conditions.unknown(tellers, now, theirs)
+    return pod_conditions.changes(tellers, seen.slurm.nodes, seen.free_at, seen.slurm.now, now, theirs, arriving)
+
+
+def _is_about_to_be_unreachable(seen: NodeSetObservation) -> bool:
+    """Nothing but the clock tells that the first answer to a new leader doesn't come."""
+    return seen.slurm.nodes is None and not seen.slurm.gone and not seen.slurm.unreachable
+
+
+def _waits_to_end(seen: NodeSetObservation) -> bool:
+    """Jobs that wait come and go without a change in any node, and a time that was allowed is over without any."""
+    return deleted(seen.nodeset) and not seen.pods
+
+
+def _all_gone(seen: NodeSetObservation) -> bool:
+    """No pod, and no record: those that can't be asked for don't keep a NodeSet whose Slurm is gone."""
+    if seen.pods:
+        return False
+    if seen.slurm.gone or seen.verdict.reason == "NameTaken":
+        return True
+    if seen.slurm.nodes is None:
+        return deletion.consent(seen)
+    if node_records.of(seen):
+        return False
+    return seen.queued == 0 or deletion.may_lose_jobs(seen)

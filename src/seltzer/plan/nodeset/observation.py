@@ -1,0 +1,56 @@
+"""What a NodeSet's plan looks at: one frozen value, of which whatever isn't known says so."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seltzer.api.core import Pod
+from seltzer.api.nodeset import NodeSet
+from seltzer.plan.nodeset.drain_causes import Machine
+from seltzer.plan.nodeset.membership import Membership
+from seltzer.plan.nodeset.removal import SlurmState
+
+
+@dataclass(frozen=True)
+class NodeSetObservation:
+    """Everything that a plan looks at."""
+
+    nodeset: NodeSet
+    verdict: Membership
+    pods: tuple[Pod, ...]
+    # The hash of the pods that are wanted; None where they can't be built, and `refusal` says why.
+    template: str | None
+    slurm: SlurmState
+    now: float
+    refusal: str = ""
+    # The cluster is being deleted: its nodes go first.
+    closing: bool = False
+    free_in: Mapping[str, int] = field(default_factory=dict)
+    # Nodes that waiting jobs name. A job whose node's record is deleted is lost with the next reconfigure.
+    named: frozenset[str] | None = None
+    # How many jobs wait in a partition that ends with this NodeSet, and are lost with it. None: unknown.
+    queued: int | None = None
+    # Since when this slurmctld runs, by the clock of its machine.
+    controller_started: float | None = None
+    # The Kubernetes nodes that the pods are on, by name. Of one that isn't among them nothing is known.
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    # Whether the nodes that `lost.doubtful` names answer slurmctld's pod. Of one that isn't among them it is unknown.
+    answers: Mapping[str, bool] = field(default_factory=dict)
+    # When the last job on a node reaches its limit, in seconds; None where one has no limit.
+    free_at: Mapping[str, float | None] = field(default_factory=dict)
+    # For how many seconds we have seen the things that `aging` names, by our own clock.
+    ages: Mapping[Hashable, float] = field(default_factory=dict)
+
+    def age(self, thing: Hashable) -> float:
+        """For how long it has been so; what was never seen begins now."""
+        return self.ages.get(thing, 0.0)
+
+    def machine(self, pod: Pod) -> Machine | None:
+        """The one that a pod is on, if anything is known of it."""
+        return self.machines.get(pod.spec.node_name)
+
+    @property
+    def tolerations(self) -> Sequence[Mapping[str, Any]]:
+        return self.nodeset.spec.pod_template.spec.get("tolerations") or ()

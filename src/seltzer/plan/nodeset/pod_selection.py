@@ -1,0 +1,128 @@
+"""Which pods go first: the cheapest of those that are too many, and of those that are out of date no more than may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seltzer.api.core import Pod
+from seltzer.api.labels import TEMPLATE
+from seltzer.plan import pod_state, slurm_state
+from seltzer.plan.slurm_state import OURS
+from seltzer.slurm.models import Node
+
+SCALE_IN = "scale-in"
+UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The pods of a NodeSet that stay unless something is decided here, and what is known of their nodes."""
+
+    pods: Sequence[Pod]
+    # Empty also where Slurm can't be asked: then nobody is drained, and only pods that never started can go.
+    nodes: Mapping[str, Node]
+    # Until when jobs keep a node, in seconds from now, where that is known.
+    free_in: Mapping[str, int]
+
+    def available(self, pod: Pod) -> bool:
+        node = self.nodes.get(pod.metadata.name)
+        return pod_state.ready(pod) and node is not None and slurm_state.is_available(node)
+
+
+def ordinal(pod_name: str) -> int:
+    return int(pod_name.rpartition("-")[2])
+
+
+def template_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(TEMPLATE, "")
+
+
+def surplus(pool: Pool, count: int, template: str | None) -> list[Pod]:
+    """The cheapest `count` pods to lose: not ready, then empty, then those whose jobs end first.
+
+    What was chosen before is chosen again, so a decision stays as long as it is needed.
+    """
+    if count <= 0:
+        return []
+    return sorted(pool.pods, key=lambda pod: _cost(pod, pool, template))[:count]
+
+
+def _cost(pod: Pod, pool: Pool, template: str | None) -> tuple[int, float, bool, int]:
+    name = pod.metadata.name
+    node = pool.nodes.get(name)
+    current = template is not None and template_of(pod) == template
+    return (_rank(pod, node), pool.free_in.get(name, float("inf")), current, -ordinal(name))
+
+
+def _rank(pod: Pod, node: Node | None) -> int:
+    if _is_unused(pod, node):
+        return 0
+    if node is not None and node.drained and node.reason.startswith(f"{OURS}{SCALE_IN}"):
+        return 1
+    if node is None:
+        return 2
+    if node.occupied:
+        return 7
+    if slurm_state.held_by_others(node):
+        return 6  # somebody may be looking at it
+    if not pod_state.ready(pod):
+        return 3
+    return 4 if node.drained else 5
+
+
+def outdated(pool: Pool, template: str | None, budget: int, missing: int) -> list[Pod]:
+    """Those of the pods from an old template that may go now.
+
+    `missing` is how many pods there are too few. At most `budget` are ever being replaced at once, and an available one
+    is taken only if no more than `budget` are then unavailable. Pods that never started are replaced at once: nobody
+    loses anything by that, and a wrong image could not be corrected otherwise. What people drained is left alone.
+    """
+    if template is None:
+        return []
+    old = [pod for pod in pool.pods if template_of(pod) != template]
+    fresh_unavailable = sum(not pool.available(pod) for pod in pool.pods if template_of(pod) == template)
+    taken = [pod for pod in old if _is_unused(pod, pool.nodes.get(pod.metadata.name))]
+    unused = {pod.metadata.name for pod in taken}
+    candidates = [pod for pod in old if pod.metadata.name not in unused and not _held(pod, pool)]
+    candidates.sort(key=lambda pod: (not _under_way(pod, pool), pool.available(pod), *_cost(pod, pool, template)))
+    room = budget - missing - fresh_unavailable - len(taken)
+    unavailable = missing + sum(not pool.available(pod) for pod in pool.pods)
+    for pod in candidates:
+        under_way = _under_way(pod, pool)
+        if room <= 0 and not (under_way and len(taken) < budget):
+            break
+        if pool.available(pod):
+            if unavailable >= budget:
+                break
+            unavailable += 1
+        taken.append(pod)
+        room -= 1
+    return taken
+
+
+def _is_unused(pod: Pod, node: Node | None) -> bool:
+    """It never started, and Slurm doesn't know better: its status may be late, and a job there already."""
+    return pod_state.never_started(pod) and (node is None or slurm_state.is_empty(node))
+
+
+def _under_way(pod: Pod, pool: Pool) -> bool:
+    node = pool.nodes.get(pod.metadata.name)
+    return node is not None and node.drained and node.reason.startswith(f"{OURS}{UPDATE}")
+
+
+def _held(pod: Pod, pool: Pool) -> bool:
+    """A person or a health check has drained it or set it down: it stays as it is until they let it go."""
+    node = pool.nodes.get(pod.metadata.name)
+    return node is not None and slurm_state.held_by_others(node)
+
+
+def held(pool: Pool, template: str | None) -> list[str]:
+    """The names of the out-of-date pods that an update passes over."""
+    return [pod.metadata.name for pod in pool.pods if template_of(pod) != template and _held(pod, pool)]
+
+
+def max_unavailable(setting: int | str, replicas: int) -> int:
+    """A number, or percent of replicas; at least one, or an update would never begin."""
+    count = replicas * int(setting.removesuffix("%")) // 100 if isinstance(setting, str) else setting
+    return max(1, count)

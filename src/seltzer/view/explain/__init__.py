@@ -1,0 +1,1 @@
+"""Why a job waits, or why a node takes none, in a paragraph."""

@@ -1,0 +1,82 @@
+"""Guards with the test's folders, ports and times. Each is a fork of this process, which has imported everything: a
+guard that is started so takes a fraction of the time.
+
+A line of JSON asks, and a line answers. `{"settings": …, "port": …, "env": …, "stderr": …}` starts a guard, and is
+answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from seltzer.guard import http_server
+from seltzer.guard.kube.client import KubeClient
+from seltzer.guard.processes import Processes
+from seltzer.guard.settings import Places, Settings, Times
+from seltzer.guard.supervisor import Supervisor
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def serve() -> None:
+    codes: dict[int, int] = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = poll(asked["poll"], codes) if "poll" in asked else start(asked)
+        print(json.dumps(answer), flush=True)
+
+
+def poll(pid: int, codes: dict[int, int]) -> int | None:
+    if pid not in codes:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if not ended:
+            return None
+        codes[pid] = os.waitstatus_to_exitcode(status)
+    return codes[pid]
+
+
+def start(asked: dict[str, Any]) -> int:
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(asked["env"])
+        said = os.open(asked["stderr"], os.O_WRONLY | os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for number, file in enumerate((nothing, said, said)):
+            os.dup2(file, number)
+        code = guard(settings(asked["settings"]), asked["port"])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)  # and not back into `serve`
+
+
+def settings(given: dict[str, Any]) -> Settings:
+    places, times = given.pop("places"), given.pop("times")
+    for name in ("config", "keys", "state", "link", "etc", "cores", "verdict"):
+        places[name] = Path(places[name])
+    return Settings(**given, places=Places(**places), times=Times(**times))
+
+
+def guard(found: Settings, port: int) -> int:
+    """It inherits orphans as PID 1 would."""
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    api = KubeClient(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=found.times.api), lambda: "token")
+    processes = Processes()
+    supervisor = Supervisor(found, api, processes)
+    http_server.serve(found, processes, supervisor.unready)
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,320 @@
+"""The operator in the model world: it sees (perhaps late), decides, and does (perhaps only a part of it, or later).
+
+`do` is to the model what `controllers/act.py` is to the real thing. Whatever it does, `plan_promises` looks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tests.fakes.plan_model import things
+from tests.fakes.plan_model.promises import Promises
+from tests.fakes.plan_model.world import Peace, Wish, World
+
+from seltzer.api.core import Node as KubeNode
+from seltzer.api.core import Pod
+from seltzer.controllers import slurm_actions
+from seltzer.controllers.ages import Ages
+from seltzer.kube.resource import key_of
+from seltzer.plan import slurm_state
+from seltzer.plan.actions import (
+    Action,
+    CreatePods,
+    DeletePods,
+    DeleteRecords,
+    DownNodes,
+    DrainNodes,
+    KillJobs,
+    MarkNodes,
+    MirrorPods,
+    OnSlurm,
+    ResumeNodes,
+    SetAddress,
+    SetFinalizer,
+)
+from seltzer.plan.nodeset import aging, drain_causes, unreachable_pods
+from seltzer.plan.nodeset import nodeset_plan as plan
+from seltzer.plan.nodeset.drain_causes import Machine
+from seltzer.plan.nodeset.membership import Membership
+from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
+from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.slurm.models import Node
+
+# Every pass of an update replaces at least one pod, in a handful of steps.
+PASSES = 120
+PAUSES = (1.0, 2.0, 20.0, 60.0)
+# Of who is looked at for ever something may still come, but not after so many passes.
+PATIENCE = 4
+CROWDED = Membership(True, False, "TooManyNodes", "too many")
+# How long a machine's changes are remembered.
+MEMORY = 120.0
+# How long Slurm may be silent before what it told counts no more.
+STALE = 60.0
+
+
+class Watcher:
+    """What the operator remembers of machines; nothing, when it has just started."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, KubeNode | None] = {}
+        self._changes: dict[str, list[float]] = {}
+
+    def look(self, world: World) -> None:
+        for name, machine in world.machines.items():
+            node = machine.seen()
+            if name not in self.nodes or drain_causes.words(self.nodes[name], ()) != drain_causes.words(node, ()):
+                self._changes.setdefault(name, []).append(world.now)
+            self.nodes[name] = node
+
+    def machines(self, now: float) -> dict[str, Machine]:
+        found = {}
+        for name, node in self.nodes.items():
+            since = self._changes[name][-1]
+            # That it is seen for the first time is no change.
+            changes = sum(now - time <= MEMORY for time in self._changes[name][1:])
+            found[name] = Machine(node, now - since, changes)
+        return found
+
+
+class Operator:
+    """Looks at a world and changes it. What it has seen grows old until it looks again."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.promises = Promises(world)
+        # How many calls to Slurm it has made.
+        self.calls: list[OnSlurm] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Another one takes over, who remembers nothing."""
+        self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
+        self._nodes: Mapping[str, Node] | None = None
+        self._answered = self.world.now
+        self._watcher = Watcher()
+        self._ages = Ages()
+        self._unread = False
+        self._thought: tuple[NodeSetObservation, NodeSetDecision, Wish] | None = None
+        self._idle = 0
+
+    # --- observe --------------------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """The store of pods is up to date."""
+        self._pods = tuple(pod.seen() for pod in self.world.pods.values())
+
+    def survey(self) -> None:
+        """So is that of machines."""
+        self._watcher.look(self.world)
+
+    def poll(self) -> None:
+        """Slurm is asked. Without an answer nothing is known."""
+        self._unread = False
+        records = self.world.records
+        self._nodes = {name: each.seen() for name, each in records.items()} if self.world.reachable else None
+        if self.world.reachable:
+            self._answered = self.world.now
+
+    def observe(self) -> NodeSetObservation:
+        world, wish = self.world, self.world.wish
+        if self._unread or any(drain_causes.ended(pod) for pod in self._pods):
+            # A pass waits until it has read its own writes, and what may have registered since its container ended.
+            self.poll()
+        seen = NodeSetObservation(
+            nodeset=things.nodeset(
+                wish.replicas,
+                deleted=wish.deleted,
+                finalizer=world.finalizer,
+                drain=wish.drain,
+                update=wish.update,
+            ),
+            verdict=CROWDED if wish.crowded else things.MEMBER,
+            pods=self._pods,
+            template=None if wish.refused else world.template,
+            refusal="no" if wish.refused else "",
+            slurm=self._slurm(),
+            now=world.now,
+            closing=wish.closing,
+            named=frozenset(world.named) if world.reachable else None,
+            queued=world.queued if world.reachable else None,
+            controller_started=world.controller_started,
+            machines=self._watcher.machines(world.now),
+        )
+        seen = replace(seen, ages=self._ages.of(key_of(seen.nodeset), aging.things(seen), world.now))
+        return replace(seen, answers=self._ask(unreachable_pods.doubtful(seen)), free_at=self._deadlines())
+
+    def _slurm(self) -> SlurmState:
+        world = self.world
+        silent = self._nodes is None and not world.gone and world.now - self._answered > STALE
+        return SlurmState(self._nodes, int(world.now), gone=world.gone, unreachable=silent)
+
+    def _ask(self, doubtful: Mapping[str, str]) -> dict[str, bool]:
+        """Whether they answer slurmctld's pod; nothing where that can't be asked."""
+        if not self.world.reachable or not self.world.pings:
+            return {}
+        there = {pod.address for pod in self.world.pods.values() if self.world.answers(pod)}
+        return {name: address in there for name, address in doubtful.items()}
+
+    def _deadlines(self) -> dict[str, float | None]:
+        """Every job has an hour from its start, but those with odd numbers, which have no limit."""
+        found: dict[str, float | None] = {}
+        for name, record in self.world.records.items():
+            if record.jobs:
+                found[name] = None if any(job % 2 for job in record.jobs) else things.NOW + 3600 + max(record.jobs)
+        return found
+
+    def decide(self) -> tuple[NodeSetObservation, NodeSetDecision]:
+        seen = self.observe()
+        decision = plan.decide(seen)
+        self.promises.looked(seen)
+        return seen, decision
+
+    # --- act ------------------------------------------------------------------------------------------------------
+
+    def do(self, actions: Sequence[Action], seen: NodeSetObservation, decision: NodeSetDecision) -> None:
+        """In this order. After a write to Slurm its nodes are unknown until it is asked again."""
+        self._thought = None
+        self.promises.begin(seen, decision)
+        for action in actions:
+            if self.world.exists:
+                self._one(action, seen)
+
+    def think(self) -> None:
+        """Decide something that isn't done yet."""
+        self._thought = (*self.decide(), self.world.wish)
+
+    def act_late(self, order: int, count: int) -> None:
+        """Do it now, whatever but the user's wish has changed: as far as Slurm is asked once more before."""
+        if self._thought is None or self._thought[2] != self.world.wish or not self.world.exists:
+            return
+        seen, decision, _ = self._thought
+        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods
+        actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
+        self.do(things.part_of(actions, order, count), seen, decision)
+
+    def _one(self, action: Action, seen: NodeSetObservation) -> None:
+        world = self.world
+        match action:
+            case SetFinalizer(present):
+                world.finalizer = present
+                if not present:
+                    self.promises.ends(seen)
+                    world.records.clear()
+                    world.exists = False
+            case CreatePods(names):
+                for name in names:
+                    world.create(name, world.template)
+                self.watch()  # a pass waits until it has read its own writes
+            case DeletePods(pods, ask):
+                for goner in pods:
+                    self._delete_pod(goner.name, goner.uid, goner.resource_version, ask, seen)
+            case MirrorPods(patches):
+                for patch in patches:
+                    if pod := world.pods.get(patch.name):
+                        pod.patch(patch)
+                self.watch()
+            case DrainNodes() | ResumeNodes() | DownNodes() | KillJobs() | MarkNodes() | SetAddress() | DeleteRecords():
+                self.promises.may_write(action, seen)
+                self._unread = True
+                if world.reachable:
+                    self._on_slurm(action, seen)
+            case _:
+                raise AssertionError(f"{action} isn't for a NodeSet")
+
+    def _on_slurm(self, action: OnSlurm, seen: NodeSetObservation) -> None:
+        """As `Actor` does: nodes that others have changed since they were looked at are left out."""
+        records, now = self.world.records, self.world.now
+        names = [name for name in action.names if self._is_due(action, name)]
+        if names:
+            self.calls.append(action)
+        before = {name: self.promises.before(name) for name in names}
+        for name in names:
+            record = records.get(name)
+            match action:
+                case DeleteRecords():
+                    self.promises.deletes_record(name, seen)
+                    if record and not record.busy:  # Slurm refuses otherwise
+                        del records[name]
+                case _ if record is None:
+                    continue
+                case DrainNodes(_, reason):
+                    self.promises.drains(name, reason, seen)
+                    record.drain(reason, now)
+                case ResumeNodes():
+                    self.promises.resumes(name, seen)
+                    record.resume()
+                case DownNodes(_, reason):
+                    self.promises.downs(name, reason, seen)
+                    record.go_down(reason, now)
+                case KillJobs():
+                    self.promises.kills(name, seen)
+                    record.kill_jobs()
+                case MarkNodes(_, comment):
+                    record.comment = comment
+                case SetAddress(_, address):
+                    record.address = address
+        for name in names:
+            self.promises.still_held(name, before[name])
+
+    def _is_due(self, action: OnSlurm, name: str) -> bool:
+        record = self.world.records.get(name)
+        if not slurm_actions.needs_view(action):
+            return True
+        return record is not None and slurm_actions.is_due(action, record.seen())
+
+    def _delete_pod(self, name: str, uid: str, version: str, ask: bool, seen: NodeSetObservation) -> None:
+        """As the API server does it: this very pod, and if a version is given only in that."""
+        world = self.world
+        pod = world.pods.get(name)
+        if pod is None or pod.uid != uid or (version and str(pod.version) != version):
+            return
+        if ask:
+            record = world.records.get(name)
+            if not world.reachable or (record and not slurm_state.is_empty(record.seen())):
+                return
+        self.promises.deletes_pod(pod, seen)
+        world.delete(name)
+
+    # --- peace ----------------------------------------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """A pass that sees and does everything; whether there was something to do, or will be soon."""
+        if not self.world.exists:
+            return False
+        self.watch()
+        self.survey()
+        self.poll()
+        seen, decision = self.decide()
+        actions = (*decision.actions, *decision.told)
+        self.do(actions, seen, decision)
+        self.promises.admits_ignorance(seen)
+        waits = decision.timed and not self.promises.may_wait_for_ever(seen, decision)
+        self._idle = 0 if actions or waits else self._idle + 1
+        return self._idle <= (PATIENCE if decision.timed else 0)
+
+    def settle(self, peace: Peace | None = None) -> None:
+        """Nothing happens any more but what should: everything comes to rest, as it is wanted, and stays so."""
+        peace = peace or Peace()
+        world = self.world
+        world.want(refused=False, crowded=False)
+        self._idle = 0
+        for number in range(PASSES):
+            world.calm(peace, PAUSES[number % len(PAUSES)])
+            if not self.work() and not any(world.is_going(pod) for pod in world.pods.values()):
+                break
+        else:
+            raise AssertionError("it doesn't come to rest")
+        self.promises.is_as_wanted(peace)
+        self._stays_so()
+
+    def _stays_so(self) -> None:
+        """Who doesn't look again because it isn't told to has nothing to do, whatever time it is."""
+        for seconds in (1.0, 10.0, 100.0, 10_000.0):
+            self.world.now += seconds
+            if self.world.exists:
+                _, decision = self.decide()
+                if not decision.timed:
+                    assert not decision.actions, f"nobody would look again, but this is to be done: {decision.actions}"
+                    assert not decision.told, f"nobody would look again, but this isn't told: {decision.told}"

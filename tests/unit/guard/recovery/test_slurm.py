@@ -1,0 +1,176 @@
+"""Slurm's commands beside slurmctld: what they print is understood, and none is waited for without end."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seltzer.guard.processes import Processes
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmCommands, SlurmError
+from seltzer.guard.settings import Places
+from seltzer.guard.wake import Waker
+
+# Answers as slurmrestd does: what it refuses it tells twice, and then it has gone.
+SLURMRESTD = """
+import json, sys
+while True:
+    length = 0
+    while (line := sys.stdin.buffer.readline()) not in (b"\\r\\n", b""):
+        if line.lower().startswith(b"content-length"):
+            length = int(line.split(b":")[1])
+    if not line:
+        break
+    job = json.loads(sys.stdin.buffer.read(length))["job"]
+    number = {1: 2011, 2: 2040, 3: 1800, 4: "ESLURM"}.get(job["job_id"], 0)
+    errors = [{"error": "no", "error_number": number}] if number else []
+    body = json.dumps({"job_id": job["job_id"], "errors": errors}).encode()
+    status = b"422 UNPROCESSABLE CONTENT" if number else b"200 OK"
+    answer = b"HTTP/1.1 %b\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (status, len(body), body)
+    sys.stdout.buffer.write(answer * (2 if number else 1))
+    sys.stdout.flush()
+    if number:
+        break
+"""
+
+
+def command(folder: Path, name: str, script: str, shell: str = "/bin/sh") -> str:
+    file = folder / name
+    file.write_text(f"#!{shell}\n{script}")
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return dataclasses.replace(
+        Places(),
+        etc=tmp_path,
+        squeue=command(tmp_path, "squeue", "printf '12|N/A|12|RUNNING|1000|5\\n20|3|24|PENDING|1001|0\\nnonsense\\n'"),
+        scontrol=command(tmp_path, "scontrol", f'echo "$@" >> {tmp_path}/said'),
+        scancel=command(tmp_path, "scancel", "echo 'scancel: error: Kill job error' >&2; exit 1"),
+        slurmrestd=command(tmp_path, "slurmrestd", SLURMRESTD, sys.executable),
+    )
+
+
+@pytest.fixture
+def slurm(places: Places) -> Iterator[SlurmCommands]:
+    slurm = SlurmCommands(places, Processes(), time.monotonic() + 20)
+    yield slurm
+    slurm.cancel()
+
+
+def test_the_queue_is_read_and_what_makes_no_sense_is_left_out(slurm: SlurmCommands) -> None:
+    assert slurm.queue() == [
+        Listed(12, "", 12, "RUNNING", 1000, held=False),
+        Listed(20, "3", 24, "PENDING", 1001, held=True),
+    ]
+
+
+def test_many_are_held_with_few_commands_and_told_why(slurm: SlurmCommands, tmp_path: Path) -> None:
+    slurm.hold([str(job) for job in range(250)], "it had started")
+    said = (tmp_path / "said").read_text().splitlines()
+    assert [line.split()[0] for line in said] == ["uhold", "update"] * 2
+    assert said[1].endswith("AdminComment=it had started")
+
+
+def test_what_a_command_complains_about_is_told(slurm: SlurmCommands) -> None:
+    with pytest.raises(SlurmError, match="Kill job error"):
+        slurm.cancel_jobs(["12"])
+
+
+def test_jobs_are_put_back_over_one_slurmrestd_until_it_refuses_one(slurm: SlurmCommands) -> None:
+    rest = slurm.rest()
+    try:
+        for job in (7, 8, 9):
+            rest.submit({"job_id": job}, "#!/bin/sh\n" * 20_000)
+        for job, refused in ((1, True), (2, True), (3, False), (4, False)):
+            with pytest.raises(SlurmError) as error:
+                rest.submit({"job_id": job}, "")
+            assert error.value.refused is refused
+            assert (error.value.number == DUPLICATE) is (job == 1)
+            rest.submit({"job_id": 10 + job}, "")
+    finally:
+        rest.close()
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """As when over a thousand nodes are silent, and all of them are asked."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    first = os.open(os.devnull, os.O_RDONLY)
+    others = [first]
+    while others[-1] < 1100:
+        others.append(os.dup(first))
+    yield
+    for each in others:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("many_files")
+def test_jobs_are_put_back_while_many_silent_nodes_are_asked(slurm: SlurmCommands) -> None:
+    rest = slurm.rest()
+    rest.submit({"job_id": 7}, "#!/bin/sh\n" * 20_000)
+    rest.close()
+
+
+@pytest.mark.usefixtures("many_files")
+def test_a_wake_is_heard_however_many_files_are_open() -> None:
+    waker = Waker()
+    waker.wake()
+    began = time.monotonic()
+    waker.wait(20)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("broken", ["exit 1", "echo nonsense", "printf 'HTTP/1.1 200 OK\\r\\n\\r\\n[]'", "sleep 60"])
+def test_a_slurmrestd_that_is_broken_is_an_error_in_time(places: Places, tmp_path: Path, broken: str) -> None:
+    other = dataclasses.replace(places, slurmrestd=command(tmp_path, "broken", broken))
+    rest = SlurmCommands(other, Processes(), time.monotonic() + 0.3).rest()
+    with pytest.raises(SlurmError):
+        rest.submit({"job_id": 5}, "")
+    rest.close()
+
+
+def test_a_submission_that_is_not_answered_leaves_the_time_to_look_into_the_queue(
+    places: Places, tmp_path: Path
+) -> None:
+    other = dataclasses.replace(places, slurmrestd=command(tmp_path, "broken", "exec sleep 60"))
+    slurm = SlurmCommands(other, Processes(), time.monotonic() + 4)
+    rest = slurm.rest()
+    with pytest.raises(SlurmError, match="no answer") as error:
+        rest.submit({"job_id": 5}, "")
+    assert not error.value.unasked
+    with pytest.raises(SlurmError, match="no time left") as error:
+        rest.submit({"job_id": 6}, "")
+    assert error.value.unasked
+    rest.close()
+    assert slurm.queue()
+
+
+def test_a_command_that_hangs_is_ended_at_the_deadline(places: Places, tmp_path: Path) -> None:
+    other = dataclasses.replace(places, squeue=command(tmp_path, "hangs", "exec sleep 60"))
+    slurm = SlurmCommands(other, Processes(), time.monotonic() + 0.3)
+    with pytest.raises(SlurmError, match="in time"):
+        slurm.queue()
+    with pytest.raises(SlurmError, match="no time left"):
+        slurm.queue()
+
+
+def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None:
+    other = dataclasses.replace(places, squeue=command(tmp_path, "hangs", "exec sleep 60"))
+    slurm = SlurmCommands(other, Processes(), time.monotonic() + 30)
+    threading.Timer(0.3, slurm.cancel).start()
+    with pytest.raises(Cancelled):
+        slurm.queue()
+    with pytest.raises(Cancelled):
+        slurm.left()

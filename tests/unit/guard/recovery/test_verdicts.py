@@ -1,0 +1,148 @@
+"""What becomes of which job: as a table, and as properties that hold whatever a log may say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seltzer.guard.recovery.journal import Entry
+from seltzer.guard.recovery.traces import Trace
+from seltzer.guard.recovery.verdicts import JobVerdict, Unsaved, of_known, of_unsaved
+
+OWNER = 1000
+ENTRY = Entry({"user_id": str(OWNER)})
+WAITS = Trace(submitted=True)
+
+
+def unsaved(trace: Trace = WAITS, entry: Entry | None = ENTRY, modified: bool = False) -> Unsaved:
+    return Unsaved(7, trace, entry=entry, modified=modified)
+
+
+def array(task: Trace) -> Unsaved:
+    return Unsaved(7, WAITS, {"1": task}, entry=ENTRY)
+
+
+UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
+    "had not started": (unsaved(), "put-back", "put-back"),
+    "had started": (unsaved(Trace(submitted=True, started="n1")), "held", "put-back-held"),
+    "had been requeued": (unsaved(Trace(submitted=True, started="n1", requeued=True)), "held", "put-back-held"),
+    "had ended": (unsaved(Trace(submitted=True, started="n1", ended=True, status=0)), "ran", "keep"),
+    "had been cancelled": (unsaved(Trace(submitted=True, cancelled=True)), "cancelled", "none"),
+    "its owner asked to end it": (unsaved(Trace(submitted=True, asked=OWNER)), "cancelled", "none"),
+    "root asked to end it": (unsaved(Trace(submitted=True, asked=0)), "cancelled", "none"),
+    "somebody asked to end it": (unsaved(Trace(submitted=True, asked=2000)), "held", "put-back-held"),
+    "had been changed": (unsaved(Trace(submitted=True, modified=True)), "held", "put-back-held"),
+    "the journal says it was changed": (unsaved(modified=True), "held", "put-back-held"),
+    "had been released": (unsaved(Trace(submitted=True, held=False)), "held", "put-back-held"),
+    "the log was too quiet": (unsaved(Trace(submitted=True, unseen=True)), "held", "put-back-held"),
+    "a task had started": (array(Trace(started="n1")), "held", "put-back-held"),
+    "a task had ended": (array(Trace(started="n1", ended=True)), "held", "put-back-held"),
+    "a task had been cancelled": (array(Trace(cancelled=True)), "held", "put-back-held"),
+    "no journal": (unsaved(entry=None), "kept", "keep"),
+    "started, and no journal": (unsaved(Trace(submitted=True, started="n1"), entry=None), "kept", "keep"),
+    "options that can't be kept": (unsaved(entry=Entry({}, "a crontab")), "kept", "keep"),
+    "nobody was answered": (unsaved(Trace()), "kept", "keep"),
+    "heterogeneous": (unsaved(Trace(submitted=True, together=True)), "kept", "keep"),
+    "script that isn't text": (Unsaved(7, WAITS, has_script=False, entry=ENTRY), "kept", "keep"),
+    "no script": (Unsaved(7, WAITS, has_script=False, has_files=False), "lost", "none"),
+    "an srun": (Unsaved(7, Trace(submitted=True, interactive=True), has_files=False), "lost", "none"),
+}
+
+
+@pytest.mark.parametrize("name", UNSAVED)
+def test_what_becomes_of_a_job_that_slurmctld_forgot(name: str) -> None:
+    job, outcome, action = UNSAVED[name]
+    verdict = of_unsaved(job, keep_jobs=True)
+    assert (verdict.outcome, verdict.action) == (outcome, action)
+    assert verdict.why
+
+
+def test_without_keep_jobs_the_script_is_kept_and_nothing_is_put_back() -> None:
+    assert of_unsaved(unsaved(), keep_jobs=False) == JobVerdict("kept", "keep", "controller.keepJobs is off")
+
+
+STARTED, ENDED = Trace(started="n1"), Trace(started="n1", ended=True, status=256)
+KNOWN: dict[str, tuple[Trace, str, str | None]] = {
+    "saved as waiting, had started": (STARTED, "PENDING", "hold"),
+    "saved as waiting, had ended": (ENDED, "PENDING", "hold"),
+    "saved as waiting, had been requeued": (Trace(started="n1", requeued=True), "PENDING", None),
+    "saved as waiting, had been cancelled": (Trace(cancelled=True), "PENDING", "cancel"),
+    "saved as waiting, its owner asked to end it": (Trace(asked=OWNER), "PENDING", "cancel"),
+    "saved as waiting, somebody asked to end it": (Trace(asked=2000), "PENDING", None),
+    "saved as waiting, had been held": (Trace(held=True), "PENDING", "hold"),
+    "saved as waiting, had been released": (Trace(held=False), "PENDING", None),
+    "saved as waiting, waits": (WAITS, "PENDING", None),
+    "saved as running, runs": (STARTED, "RUNNING", None),
+    "saved as running, had ended": (ENDED, "RUNNING", "complete"),
+    "saved as running, had been cancelled": (Trace(started="n1", cancelled=True), "RUNNING", "cancel"),
+    "saved as running, cancelled, requeued": (Trace(started="n1", cancelled=True, requeued=True), "RUNNING", None),
+    "saved as running, was sent a signal": (Trace(started="n1"), "RUNNING", None),
+    "saved as ended": (ENDED, "COMPLETED", None),
+    "saved as cancelled": (Trace(cancelled=True), "CANCELLED", None),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_becomes_of_a_job_that_slurmctld_remembers_wrongly(name: str) -> None:
+    trace, state, action = KNOWN[name]
+    verdict = of_known(trace, state, OWNER)
+    assert (verdict.action if verdict else None) == action
+
+
+@pytest.mark.parametrize(("status", "words"), [(0, "exit code 0"), (768, "exit code 3"), (9, "signal 9")])
+def test_how_a_job_ended_is_told(status: int, words: str) -> None:
+    verdict = of_known(Trace(started="n1", ended=True, status=status), "RUNNING", OWNER)
+    assert verdict and words in verdict.why
+
+
+traces = st.builds(
+    Trace,
+    submitted=st.booleans(),
+    together=st.booleans(),
+    interactive=st.booleans(),
+    started=st.sampled_from(["", "n1"]),
+    ended=st.booleans(),
+    status=st.none() | st.integers(0, 65535),
+    requeued=st.booleans(),
+    cancelled=st.booleans(),
+    asked=st.none() | st.sampled_from([0, OWNER, 2000]),
+    modified=st.booleans(),
+    held=st.none() | st.booleans(),
+    unseen=st.booleans(),
+)
+jobs = st.builds(
+    Unsaved,
+    st.just(7),
+    traces,
+    st.dictionaries(st.sampled_from(["1", "2", "[3-4]"]), traces, max_size=2),
+    has_script=st.booleans(),
+    has_files=st.booleans(),
+    entry=st.none() | st.just(ENTRY) | st.just(Entry({}, "why")),
+    modified=st.booleans(),
+)
+
+
+@given(jobs, st.booleans())
+def test_only_what_has_certainly_never_run_runs_by_itself(job: Unsaved, keep_jobs: bool) -> None:
+    if of_unsaved(job, keep_jobs).action == "put-back":
+        everyone = [job.trace, *job.tasks.values()]
+        assert not any(
+            each.started or each.ended or each.cancelled or each.requeued or each.unseen for each in everyone
+        )
+        assert job.trace.submitted and job.entry and not job.entry.cannot and keep_jobs and not job.modified
+
+
+@given(traces, st.sampled_from(["PENDING", "RUNNING", "COMPLETED"]))
+def test_what_is_known_to_have_run_is_never_left_to_run_again(trace: Trace, state: str) -> None:
+    verdict = of_known(trace, state, OWNER)
+    if state == "PENDING" and trace.ran:
+        assert verdict and verdict.action in ("hold", "cancel")
+    if state == "COMPLETED":
+        assert verdict is None
+
+
+@given(jobs, st.booleans())
+def test_everybody_is_told_why(job: Unsaved, keep_jobs: bool) -> None:
+    verdict = of_unsaved(job, keep_jobs)
+    assert verdict.why and "None" not in verdict.why

@@ -1,0 +1,95 @@
+"""A NodeSet's plan in a world where anything happens in any order: no promise is broken, and it comes to rest.
+
+The promises are checked by `plan_promises`, whatever is done. SELTZER_MODEL=600 looks for ten minutes,
+SELTZER_MODEL_SEED=1 elsewhere. What breaks a promise is a tape; `walk` walks it again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fakes.plan_model.mutants import MUTANTS, SELDOM
+from tests.fakes.plan_model.walk import NodeSetMachine, noise, shortened, walk
+
+LONG = float(os.environ.get("SELTZER_MODEL", "0"))
+SEED = int(os.environ.get("SELTZER_MODEL_SEED", "0"))
+TAPES = 200
+
+TestNodeSet = pytest.mark.timeout(60 + 10 * LONG)(NodeSetMachine.TestCase)
+TestNodeSet.settings = settings(max_examples=20 + int(4 * LONG), stateful_step_count=40)
+
+
+@pytest.mark.timeout(60 + 10 * LONG)
+@settings(max_examples=60 + int(20 * LONG))
+@given(tape=st.binary(min_size=100, max_size=100))
+def test_no_promise_is_broken_on_any_tape_of_events(tape: bytes) -> None:
+    walk(tape)
+
+
+@pytest.mark.timeout(LONG + 120)
+def test_nor_on_hundreds_of_tapes_of_noise() -> None:
+    """Hypothesis is thorough, and slow: this gets to where it would need hours to get."""
+    number, end = SEED * 1_000_000, time.monotonic() + LONG
+    while number < SEED * 1_000_000 + TAPES or time.monotonic() < end:
+        tape = noise(number)
+        try:
+            walk(tape)
+        except Exception as broken:
+            raise AssertionError(f"tape {number}, {shortened(tape).hex()}: {broken}") from broken
+        number += 1
+
+
+# The tapes on which they are found, so that others needn't be walked first.
+FOUND = {
+    "overwrites what people say": 7,
+    "doesn't look again before it writes": 161,
+    "doesn't respect who set a node down": 13,
+    "takes a silent slurmd for a dead pod": 31,
+    "believes a kubelet that is late": 377,
+    "takes a deletion for consent": 5,
+    "forgets the jobs of who is lost": 87,
+    "takes the name of a pod that is going": 1,
+    "doesn't look at machines": 4,
+    "takes an unknown machine for a well one": 11,
+    "leaves a reason that isn't true any more": 686,
+    "never gives a node back": 57,
+    "takes an unready pod for a well one until it has seen it for long": 1352,
+    "drains again and again": 6,
+    "never looks again": 89,
+    "leaves down what an outage set down": 386,
+    "leaves pods that slurmctld forgot": 89,
+    "takes one too many away for an update": 1,
+    "goes on telling what nobody knows": 42,
+    "doesn't tell who is busy": 4,
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mistake", MUTANTS)
+def test_tapes_find_the_plan_that(mistake: str) -> None:
+    with MUTANTS[mistake](), pytest.raises(AssertionError):
+        for number in (FOUND.get(mistake, 0), *range(2000)):
+            walk(noise(number))
+
+
+def a_person_is_faster() -> None:
+    """A node is drained and empty, and its pod about to go, when somebody resumes it and a job starts."""
+    machine = NodeSetMachine()
+    machine.begin(1, 3)
+    machine.scale(0)
+    machine.operate_well()
+    machine.think(7)
+    machine.world.person_resumes("cpu-0")
+    machine.world.run_job("cpu-0")
+    machine.act_late(6, 0)
+    machine.teardown()
+
+
+def test_slurm_is_asked_once_more_before_a_pod_is_deleted() -> None:
+    a_person_is_faster()
+    with SELDOM["asks nobody before it deletes"](), pytest.raises(AssertionError, match="is deleted with jobs"):
+        a_person_is_faster()
