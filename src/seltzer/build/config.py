@@ -134,7 +134,7 @@ def _ours() -> list[Pair]:
         ("TreeWidth", "65533"),
         ("ReturnToService", "2"),
         # A partition that a person has set DOWN stays so through every start and reconfigure; the guard sees to it
-        # that a state that is declared counts all the same (guard/partitions.py).
+        # that a state that is declared counts all the same (guard/slurmctld/partitions.py).
         ("ReconfigFlags", "KeepPartState"),
         ("JobRequeue", "1"),
         # Slurm lets a batch job wait for 3 s before it looks for a node, also after a failover.

@@ -97,14 +97,14 @@ class Actor:
         client: Client,
         children: Children,
         subject: Subject,
-        link: SlurmConnection | None = None,
+        connection: SlurmConnection | None = None,
         make_pod: Callable[[str], Mapping[str, Any]] | None = None,
         wrote_pod: Callable[[HasMeta], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._children = children
         self._subject = subject
-        self._link = link
+        self._connection = connection
         self._make_pod = make_pod
         self._wrote_pod = wrote_pod
         self._view: View | None = None
@@ -115,9 +115,9 @@ class Actor:
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
-        if self._link and (asking := [action for action in actions if slurm_actions.needs_view(action)]):
+        if self._connection and (asking := [action for action in actions if slurm_actions.needs_view(action)]):
             # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
-            self._view = await self._link.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
+            self._view = await self._connection.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
         for stage in _stages(actions):
             for action, part in zip(stage, await asyncio.gather(*map(self._one, stage)), strict=True):
                 if part.done:
@@ -271,7 +271,7 @@ class Actor:
 
     def _all_drained(self, actions: Iterable[Action]) -> bool:
         """Whether all that they are about are drained, so that no job can come in the next moment."""
-        known = self._link.view.nodes if self._link and self._link.view else {}
+        known = self._connection.view.nodes if self._connection and self._connection.view else {}
         pods = [action.pods if isinstance(action, DeletePods) else None for action in actions]
         return all(
             some is not None and all((node := known.get(pod.name)) and node.drained for pod in some) for some in pods
@@ -299,7 +299,7 @@ class Actor:
 
     def _back(self, silent: Mapping[str, str]) -> frozenset[str]:
         """Those that may have answered since they were given up for lost: what was heard then is old by now."""
-        answers = self._link.answers(silent) if self._link and silent else {}
+        answers = self._connection.answers(silent) if self._connection and silent else {}
         return frozenset(name for name in silent if answers.get(name) is not False)
 
     async def _set_finalizer(self, present: bool) -> bool:
@@ -316,12 +316,12 @@ class Actor:
         return await if_there(call)
 
     async def _on_slurm(self, action: OnSlurm) -> _ActionResult:
-        if self._link is None:
+        if self._connection is None:
             raise SeltzerError("Slurm can't be asked")
         action = self._still_true(action)
         if not action.names:
             return _ActionResult(None)
-        outcome = await self._link.write(type(action).__name__, slurm_actions.call(action))
+        outcome = await self._connection.write(type(action).__name__, slurm_actions.call(action))
         if outcome is None or not outcome.failed:
             return _ActionResult(action)
         name, why = next(iter(sorted(outcome.failed.items())))

@@ -43,31 +43,31 @@ class ClusterController:
     def __init__(
         self,
         client: Client,
-        world: Caches,
+        caches: Caches,
         children: Children,
-        links: SlurmConnections,
+        connections: SlurmConnections,
         recorder: Recorder,
         images: Images,
     ) -> None:
         self._client = client
-        self._world = world
+        self._caches = caches
         self._children = children
-        self._links = links
+        self._connections = connections
         self._recorder = recorder
         self._images = images
 
     async def reconcile(self, key: Key) -> Outcome:
-        cluster = self._world.clusters.get(key)
+        cluster = self._caches.clusters.get(key)
         if cluster is None:
-            await self._links.close(key)
+            await self._connections.close(key)
             metrics.forget_cluster(*key)
             return Done()
-        link = self._link(cluster)
-        seen = self._observe(cluster, link)
+        connection = self._connection(cluster)
+        seen = self._observe(cluster, connection)
         decision = plan.decide(seen)
         await tell(self._recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
         subject = Subject(kinds.CLUSTERS, cluster)
-        done = await Actor(self._client, self._children, subject, link).act(decision.actions)
+        done = await Actor(self._client, self._children, subject, connection).act(decision.actions)
         failures = [failure.message for failure in done.failures]
         status = cluster_status.status(seen, decision, failures, now())
         metrics.tell_cluster(*key, status)
@@ -80,33 +80,33 @@ class ClusterController:
         # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
         return After(5.0) if plan.deleted(cluster) and plan.obstacle(seen) else Done()
 
-    def _link(self, cluster: SlurmCluster) -> SlurmConnection | None:
+    def _connection(self, cluster: SlurmCluster) -> SlurmConnection | None:
         """From when there is somebody to ask: whoever asks earlier waits for ten seconds."""
         key = key_of(cluster)
-        if link := self._links.get(key):
-            return link
-        lease = self._world.leases.get(Key(key.namespace, names.controller(cluster)))
-        rest = self._world.deployments.get(Key(key.namespace, names.rest(cluster)))
+        if connection := self._connections.get(key):
+            return connection
+        lease = self._caches.leases.get(Key(key.namespace, names.controller(cluster)))
+        rest = self._caches.deployments.get(Key(key.namespace, names.rest(cluster)))
         running = lease is not None and lease.metadata.annotations.get(PHASE) == "running"
         if not running or rest is None or not rest.status.ready_replicas or self._jwt_key(cluster) is None:
             return None
         secrets = Secrets(lambda: self._jwt_key(cluster) or b"", lambda: self._holder(cluster))
-        return self._links.open(cluster, secrets)
+        return self._connections.open(cluster, secrets)
 
     def _holder(self, cluster: SlurmCluster) -> str:
         """The pod that is the controller."""
-        lease = self._world.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
+        lease = self._caches.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
         return (lease.spec.holder_identity or "") if lease else ""
 
     def _jwt_key(self, cluster: SlurmCluster) -> bytes | None:
-        secret = self._world.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
+        secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         data = secret.data.get(names.JWT_KEY) if secret else None
         return base64.b64decode(data) if data else None
 
-    def _observe(self, cluster: SlurmCluster, link: SlurmConnection | None) -> ClusterObservation:
-        world, key = self._world, key_of(cluster)
-        nodesets = members.of(world, key)
-        active = world.config_maps.get(Key(key.namespace, names.config(cluster)))
+    def _observe(self, cluster: SlurmCluster, connection: SlurmConnection | None) -> ClusterObservation:
+        caches, key = self._caches, key_of(cluster)
+        nodesets = members.of(caches, key)
+        active = caches.config_maps.get(Key(key.namespace, names.config(cluster)))
         candidate, refusal = self._candidate(cluster, active.data if active else {})
         drifted: tuple[Manifest, ...] = ()
         try:
@@ -115,7 +115,7 @@ class ClusterController:
             candidate, refusal = None, str(error)
         deployments = self._deployments(cluster)
         controller = deployments.get(CONTROLLER)
-        pods = world.pods.by("cluster", str(key))
+        pods = caches.pods.by("cluster", str(key))
         return ClusterObservation(
             cluster=cluster,
             candidate=candidate,
@@ -129,30 +129,30 @@ class ClusterController:
             pods={each: _of_component(pods, each) for each in (CONTROLLER, REST, LOGIN)},
             trials=_of_component(pods, "trial"),
             leftovers=self._leftovers(key),
-            claim=world.claims.get(Key(key.namespace, names.controller(cluster))),
-            lease=world.leases.get(Key(key.namespace, names.controller(cluster))),
-            slurm=members.slurm(world, key, link, with_our_writes=False),
-            failure=link.failure if link else "",
-            jobs=link.jobs if link else None,
+            claim=caches.claims.get(Key(key.namespace, names.controller(cluster))),
+            lease=caches.leases.get(Key(key.namespace, names.controller(cluster))),
+            slurm=members.slurm(caches, key, connection, with_our_writes=False),
+            failure=connection.failure if connection else "",
+            jobs=connection.jobs if connection else None,
             slurmds=len(_of_component(pods, "slurmd")),
             login_config=self._login_config(cluster),
             nodes=self._nodes(pods),
-            silence=world.silence(Key(key.namespace, names.controller(cluster))),
+            silence=caches.silence(Key(key.namespace, names.controller(cluster))),
             now=time.time(),
         )
 
     def _nodes(self, pods: list[Pod]) -> dict[str, Node]:
         """Those that the controller's pods are on."""
         named = {pod.spec.node_name for pod in _of_component(pods, CONTROLLER)}
-        return {name: node for name in named if (node := self._world.nodes.get(Key("", name)))}
+        return {name: node for name in named if (node := self._caches.nodes.get(Key("", name)))}
 
     def _login_config(self, cluster: SlurmCluster) -> str | None:
-        found = self._world.config_maps.get(Key(cluster.metadata.namespace, names.login(cluster)))
+        found = self._caches.config_maps.get(Key(cluster.metadata.namespace, names.login(cluster)))
         return checksum(json.dumps(dict(found.data), sort_keys=True)) if found else None
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:
-            rendered = config.render(cluster, members.of(self._world, key_of(cluster)))
+            rendered = config.render(cluster, members.of(self._caches, key_of(cluster)))
             candidate = Candidate(
                 digest=rendered.digest,
                 trusted=rendered.trusted,
@@ -169,23 +169,23 @@ class ClusterController:
         """What is made once and then stays: keys too, since new ones would lock out whoever has the old."""
         wanted = build.created_once(cluster)
         namespace = cluster.metadata.namespace
-        if self._world.secrets.get(Key(namespace, names.keys(cluster))) is None:
+        if self._caches.secrets.get(Key(namespace, names.keys(cluster))) is None:
             wanted.append(build.keys(cluster, os.urandom(1024), os.urandom(32)))
-        if self._world.secrets.get(Key(namespace, names.login(cluster))) is None:
+        if self._caches.secrets.get(Key(namespace, names.login(cluster))) is None:
             wanted.append(build.host_key(cluster, new_host_key()))
         return self._children.absent(wanted)
 
     def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
         wanted = {CONTROLLER: names.controller(cluster), REST: names.rest(cluster), LOGIN: names.login(cluster)}
         found = {
-            each: self._world.deployments.get(Key(cluster.metadata.namespace, name)) for each, name in wanted.items()
+            each: self._caches.deployments.get(Key(cluster.metadata.namespace, name)) for each, name in wanted.items()
         }
         return {each: deployment for each, deployment in found.items() if deployment is not None}
 
     def _leftovers(self, key: Key) -> tuple[Delete, ...]:
         return tuple(
             Delete("ConfigMap", each.metadata.namespace, each.metadata.name, each.metadata.uid)
-            for each in self._world.config_maps.by("cluster", str(key))
+            for each in self._caches.config_maps.by("cluster", str(key))
             if each.metadata.labels.get(names.COMPONENT) == "trial"
         )
 

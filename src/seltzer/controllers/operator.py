@@ -33,28 +33,28 @@ class Operator:
     ) -> None:
         self._clusters = Controller("slurmcluster", self._cluster_pass, settle=settle, last_delay=20.0)
         self._nodesets = Controller("nodeset", self._nodeset_pass, settle=settle, last_delay=20.0)
-        self.world = Caches(client, self._clusters.changed, self._nodesets.changed, self._nodesets.hurry)
-        self.links = SlurmConnections(route, may_write, self._slurm_changed)
-        children, recorder = Children(self.world), Recorder(client, "seltzer")
-        parts = (client, self.world, children, self.links, recorder, images)
+        self.caches = Caches(client, self._clusters.changed, self._nodesets.changed, self._nodesets.hurry)
+        self.connections = SlurmConnections(route, may_write, self._slurm_changed)
+        children, recorder = Children(self.caches), Recorder(client, "seltzer")
+        parts = (client, self.caches, children, self.connections, recorder, images)
         self._cluster = ClusterController(*parts)
         self._nodeset = NodeSetController(*parts)
-        self.world.pods.watch(self._on_pod)
+        self.caches.pods.watch(self._on_pod)
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.world.run())
+                group.create_task(self.caches.run())
                 # Nothing is decided before everything is known.
-                await self.world.synced()
-                for kind, reflector in self.world.reflectors.items():
+                await self.caches.synced()
+                for kind, reflector in self.caches.reflectors.items():
                     metrics.stale.labels(kind).set_function(reflector.stale_for)
-                logger.info("leading; %d clusters, %d node sets", len(self.world.clusters), len(self.world.nodesets))
+                logger.info("leading; %d clusters, %d node sets", len(self.caches.clusters), len(self.caches.nodesets))
                 group.create_task(self._clusters.run())
                 group.create_task(self._nodesets.run())
         finally:
-            await self.links.close_all()
+            await self.connections.close_all()
 
     async def _cluster_pass(self, key: Key) -> Outcome:
         return await self._cluster.reconcile(key)
@@ -66,7 +66,7 @@ class Operator:
         self._clusters.changed(cluster)
         # Also if only that is new that Slurm can be asked: a NodeSet may have waited for that, and have no node yet.
         if change is not None:
-            self.world.tell_nodesets(cluster)
+            self.caches.tell_nodesets(cluster)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         """A slurmd that has just become ready registers now: ask at once instead of a second later."""
@@ -74,6 +74,8 @@ class Operator:
             return
         if pod_state.ready(after) and not (before and pod_state.ready(before)):
             labels = after.metadata.labels
-            link = self.links.get(Key(labels.get(names.CLUSTER_NAMESPACE, ""), labels.get(names.CLUSTER, "")))
-            if link:
-                link.cache.wake()
+            connection = self.connections.get(
+                Key(labels.get(names.CLUSTER_NAMESPACE, ""), labels.get(names.CLUSTER, ""))
+            )
+            if connection:
+                connection.cache.wake()

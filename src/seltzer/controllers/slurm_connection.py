@@ -259,7 +259,7 @@ def _is_busy(view: View, name: str) -> bool:
 
 
 class SlurmConnections:
-    """The links of all clusters."""
+    """The connections of all clusters."""
 
     def __init__(
         self, route: Route, may_write: Callable[[], None], changed: Callable[[Key, Change | None], None]
@@ -267,36 +267,36 @@ class SlurmConnections:
         self._route = route
         self._may_write = may_write
         self._changed = changed
-        self._links: dict[Key, tuple[SlurmConnection, asyncio.Task[None]]] = {}
+        self._connections: dict[Key, tuple[SlurmConnection, asyncio.Task[None]]] = {}
 
     def get(self, key: Key) -> SlurmConnection | None:
-        found = self._links.get(key)
+        found = self._connections.get(key)
         return found[0] if found else None
 
     def open(self, cluster: SlurmCluster, secrets: Secrets) -> SlurmConnection:
-        """The cluster's link; it is made if there is none."""
+        """The cluster's connection; it is made if there is none."""
         name = key_of(cluster)
-        if found := self._links.get(name):
+        if found := self._connections.get(name):
             return found[0]
-        link = SlurmConnection(
+        connection = SlurmConnection(
             cluster, secrets, self._route, self._may_write, lambda change: self._changed(name, change)
         )
-        task = asyncio.create_task(link.run())
+        task = asyncio.create_task(connection.run())
         task.add_done_callback(_tell)
-        self._links[name] = (link, task)
-        return link
+        self._connections[name] = (connection, task)
+        return connection
 
     async def close(self, key: Key) -> None:
-        found = self._links.pop(key, None)
+        found = self._connections.pop(key, None)
         if found:
             found[1].cancel()
             await asyncio.gather(found[1], return_exceptions=True)
 
     async def close_all(self) -> None:
-        for key in list(self._links):
+        for key in list(self._connections):
             await self.close(key)
 
 
 def _tell(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        logger.error("a link to Slurm ended: %r", error)
+        logger.error("a connection to Slurm ended: %r", error)

@@ -69,7 +69,9 @@ class Term:
         self._silent = False  # whether the next start is nobody's concern
         self._roll_call = False  # whether all nodes have to register with the next slurmctld twice
         self._last_words = ""  # of a slurmctld that crashed and hasn't been started since
-        self._world = RunContext(settings, realm.processes, realm.waker, self._report, realm.rollout, self._interrupted)
+        self._context = RunContext(
+            settings, realm.processes, realm.waker, self._report, realm.rollout, self._interrupted
+        )
         # Both at once: together they say how old a state may be. What was saved before us is of another clock.
         self._report.set("starting", epoch=str(ours.number), saved="", config="", message="")
         # Not before that is told: who comes next would have to ask again.
@@ -128,7 +130,7 @@ class Term:
         # Before the fact: a slurmctld that runs has a stamp, whatever happens to us.
         self._stamps.write("start", f"configuration {chosen.digest[:10]}")
         try:
-            life = SlurmctldRun(self._world, self._epoch, chosen, roll_call=self._roll_call)
+            life = SlurmctldRun(self._context, self._epoch, chosen, roll_call=self._roll_call)
         except (OSError, ValueError) as error:
             self._stamps.write("stop", f"it could not be started: {error}")
             self._realm.block(str(error))

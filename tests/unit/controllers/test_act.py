@@ -99,7 +99,7 @@ class Pods:
 
 
 class Slurm:
-    """A link to a Slurm that has these nodes now, and refuses to change the ones that it is told."""
+    """A connection to a Slurm that has these nodes now, and refuses to change the ones that it is told."""
 
     view = None
 
@@ -140,8 +140,10 @@ class Slurm:
 async def act(*actions: Action, slurm: Slurm | None = None, **refusals: Exception) -> ActResult:
     api = Pods({name.replace("_", "-"): error for name, error in refusals.items()})
     subject = Subject(kinds.NODESETS, nodeset())
-    link = cast(SlurmConnection, slurm or Slurm())
-    return await Actor(cast(Client, api), cast(Children, None), subject, link, lambda name: {"name": name}).act(actions)
+    connection = cast(SlurmConnection, slurm or Slurm())
+    return await Actor(cast(Client, api), cast(Children, None), subject, connection, lambda name: {"name": name}).act(
+        actions
+    )
 
 
 THREE = ("cpu-0", "cpu-1", "cpu-2")

@@ -23,12 +23,12 @@ from seltzer.slurm.nodes import Change
 
 
 class Rig:
-    """A world that a test fills by hand, and who has been told."""
+    """A caches that a test fills by hand, and who has been told."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
         client = cast(Client, object())
-        self.world = Caches(client, *(partial(self._tell, what) for what in ("", "set ", "soon ")))
+        self.caches = Caches(client, *(partial(self._tell, what) for what in ("", "set ", "soon ")))
         self._version = 0
 
     def _tell(self, what: str, key: Key) -> None:
@@ -41,7 +41,7 @@ class Rig:
     def pod(self, name: str, node: str, component: str, **labels: str) -> None:
         marked = {COMPONENT: component, CLUSTER: name.partition("-")[0], **labels}
         metadata = ObjectMeta(name=name, namespace="ns", resource_version=self._next(), labels=marked)
-        self.world.pods.put(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+        self.caches.pods.put(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
         self.told.clear()
 
     def node(self, name: str, ready: str) -> Node:
@@ -58,13 +58,13 @@ class Rig:
         )
         self.told.clear()
         spec = LeaseSpec(holder_identity=holder, renew_time=renewed)
-        self.world.leases.put(Lease(metadata=metadata, spec=spec))
+        self.caches.leases.put(Lease(metadata=metadata, spec=spec))
 
 
 @pytest.fixture
 def rig() -> Rig:
     found = Rig()
-    found.world.nodes.put(found.node("n1", "True"))
+    found.caches.nodes.put(found.node("n1", "True"))
     found.pod("demo-slurmctld-x", "n1", "slurmctld")
     found.pod("other-slurmctld-x", "n2", "slurmctld")
     found.pod("third-0", "n1", "slurmd", **{NODESET: "third"})
@@ -74,31 +74,31 @@ def rig() -> Rig:
 def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, following = 100.0, 60.0
     monkeypatch.setattr("seltzer.controllers.caches.time.monotonic", lambda: clock)
-    monkeypatch.setattr(rig.world.reflectors["Lease"], "following_for", lambda: following)
+    monkeypatch.setattr(rig.caches.reflectors["Lease"], "following_for", lambda: following)
     key = Key("ns", "demo-slurmctld")
-    assert rig.world.silence(key) == 0, "nobody knows"
+    assert rig.caches.silence(key) == 0, "nobody knows"
     rig.lease("c-a", "in an hour, by the guard's clock")
     clock = 104.0
-    assert rig.world.silence(key) == 4
+    assert rig.caches.silence(key) == 4
     following = 2.0
-    assert rig.world.silence(key) == 2, "before that we may not have heard it"
+    assert rig.caches.silence(key) == 2, "before that we may not have heard it"
     following = 60.0
     rig.lease("c-a", "an hour ago")
     clock = 105.0
-    assert rig.world.silence(key) == 1
-    found = rig.world.leases.get(key)
+    assert rig.caches.silence(key) == 1
+    found = rig.caches.leases.get(key)
     assert found is not None
-    rig.world.leases.remove(found)
-    assert rig.world.silence(key) == 0
+    rig.caches.leases.remove(found)
+    assert rig.caches.silence(key) == 0
 
 
 def test_a_nodes_death_is_told_to_those_who_have_a_pod_on_it(rig: Rig) -> None:
-    rig.world.nodes.put(rig.node("n1", "True"))
+    rig.caches.nodes.put(rig.node("n1", "True"))
     assert rig.told == [], "a heartbeat"
-    rig.world.nodes.put(rig.node("n1", "Unknown"))
+    rig.caches.nodes.put(rig.node("n1", "Unknown"))
     assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
     rig.told.clear()
-    rig.world.nodes.remove(rig.node("n1", "Unknown"))
+    rig.caches.nodes.remove(rig.node("n1", "Unknown"))
     assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
 
 

@@ -30,7 +30,7 @@ def lease(holder: str = "", **annotations: str) -> Lease:
     return Lease(metadata=metadata, spec=LeaseSpec(holder_identity=holder))
 
 
-def world(found: Lease | None, *, controller: bool, lasting: float = 0.0, cluster: SlurmCluster = CLUSTER) -> Caches:
+def caches(found: Lease | None, *, controller: bool, lasting: float = 0.0, cluster: SlurmCluster = CLUSTER) -> Caches:
     stores: dict[str, Any] = {"clusters": Store(), "leases": Store(), "deployments": Store()}
     stores["pods"] = Store({"cluster": lambda _: (str(KEY),)})
     stores["clusters"].put(cluster)
@@ -61,11 +61,11 @@ def silent_for(seconds: float) -> SlurmConnection:
 def test_who_does_not_answer_is_gone_only_when_that_is_certain(
     found: Lease | None, controller: bool, gone: bool
 ) -> None:
-    assert members.slurm(world(found, controller=controller), KEY, None).gone is gone
+    assert members.slurm(caches(found, controller=controller), KEY, None).gone is gone
 
 
 @pytest.mark.parametrize(
-    ("why", "link", "lasting", "unreachable"),
+    ("why", "connection", "lasting", "unreachable"),
     [
         ("a new leader waits for the first answer", None, 59.0, False),
         ("who can't even ask doesn't wait for ever", None, 61.0, True),
@@ -74,14 +74,14 @@ def test_who_does_not_answer_is_gone_only_when_that_is_certain(
     ],
 )
 def test_who_does_not_answer_is_unreachable_after_a_minute(
-    why: str, link: SlurmConnection | None, lasting: float, unreachable: bool
+    why: str, connection: SlurmConnection | None, lasting: float, unreachable: bool
 ) -> None:
-    seen = members.slurm(world(lease("demo-slurmctld-x"), controller=True, lasting=lasting), KEY, link)
+    seen = members.slurm(caches(lease("demo-slurmctld-x"), controller=True, lasting=lasting), KEY, connection)
     assert (seen.nodes, seen.gone, seen.unreachable) == (None, False, unreachable), why
 
 
 @pytest.mark.parametrize(
-    ("why", "link", "lasting", "gone"),
+    ("why", "connection", "lasting", "gone"),
     [
         ("a new leader has asked nobody yet", None, 299.0, False),
         ("nobody could be asked for long", None, 301.0, True),
@@ -90,13 +90,13 @@ def test_who_does_not_answer_is_unreachable_after_a_minute(
     ],
 )
 def test_a_deleted_cluster_that_does_not_answer_is_gone_after_we_have_asked_for_long(
-    why: str, link: SlurmConnection | None, lasting: float, gone: bool
+    why: str, connection: SlurmConnection | None, lasting: float, gone: bool
 ) -> None:
     metadata = msgspec.structs.replace(CLUSTER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     deleted = msgspec.structs.replace(CLUSTER, metadata=metadata)
-    found = world(lease("demo-slurmctld-x"), controller=True, lasting=lasting, cluster=deleted)
-    assert members.slurm(found, KEY, link).gone is gone, why
+    found = caches(lease("demo-slurmctld-x"), controller=True, lasting=lasting, cluster=deleted)
+    assert members.slurm(found, KEY, connection).gone is gone, why
 
 
 def test_who_is_gone_is_not_waited_for() -> None:
-    assert not members.slurm(world(None, controller=False, lasting=900.0), KEY, None).unreachable
+    assert not members.slurm(caches(None, controller=False, lasting=900.0), KEY, None).unreachable

@@ -58,11 +58,11 @@ class RunContext:
 class SlurmctldRun:
     """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
 
-    def __init__(self, world: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
+    def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
         """`roll_call`: some jobs may only be believed to run, which shows when their nodes register late enough."""
-        self._world = world
-        self._times = world.settings.times
-        self._places = world.settings.places
+        self._context = context
+        self._times = context.settings.times
+        self._places = context.settings.places
         self._epoch = epoch
         self.config = chosen
         self._started_with = chosen.restart
@@ -80,15 +80,15 @@ class SlurmctldRun:
         self.born = time.monotonic()
         argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
         # Where it leaves its core when it crashes.
-        self._child = Child(world.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
+        self._child = Child(context.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
         self._readiness = self._ask()
         self._ready = False
         self._ready_since = math.inf
         self._asked_to_reconfigure = math.inf
         self._reconfiguring = False
         self._rotated = time.monotonic()
-        self._roll_call = RollCall(world.settings, world.processes, world.waker.wake) if roll_call else None
-        world.report.set(started=now())
+        self._roll_call = RollCall(context.settings, context.processes, context.waker.wake) if roll_call else None
+        context.report.set(started=now())
 
     @property
     def killed(self) -> bool:
@@ -127,11 +127,11 @@ class SlurmctldRun:
 
     def _watch(self) -> Reason:
         while True:
-            self._world.waker.wait(self._times.tick)
-            self._world.processes.reap()
+            self._context.waker.wait(self._times.tick)
+            self._context.processes.reap()
             if self._child.code is not None:
                 return Reason.CRASHED
-            reason = self._world.interrupted() or self._attend()
+            reason = self._context.interrupted() or self._attend()
             if reason:
                 return reason
 
@@ -146,14 +146,14 @@ class SlurmctldRun:
             self._rotated = time.monotonic()
             rotation.rotate(self._epoch.path, lambda: self._child.send(signal.SIGUSR2))
         if time.monotonic() - self._ready_since >= self._times.probation:
-            self._world.rollout.prove(self.config)
-        change = self._world.rollout.change(self.config)
+            self._context.rollout.prove(self.config)
+        change = self._context.rollout.change(self.config)
         if change is None:
             self._tell()
             if self._roll_call and self._roll_call.due:
                 words = "all nodes register once more, so that slurmctld finds the jobs that it only believes to run"
                 log.say(words)
-                self._world.report.tell("NodesCalled", words)
+                self._context.report.tell("NodesCalled", words)
                 self._roll_call = None
                 self._send_reconfigure()
             return None
@@ -178,8 +178,8 @@ class SlurmctldRun:
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
         if self._teller:
             self._teller.end()
-        world, declared = self._world, self.config.files["slurm.conf"]
-        self._teller = Teller(self._epoch.path, declared, world.settings, world.processes, world.report.tell)
+        context, declared = self._context, self.config.files["slurm.conf"]
+        self._teller = Teller(self._epoch.path, declared, context.settings, context.processes, context.report.tell)
         self._tell()
         return None
 
@@ -190,13 +190,13 @@ class SlurmctldRun:
         slurmd start anew as well, just when jobs end that slurmctld doesn't know.
         """
         if not self._repairer:
-            world = self._world
-            self._repairer = Repairer(self._found, world.settings, world.processes, world.waker.wake)
+            context = self._context
+            self._repairer = Repairer(self._found, context.settings, context.processes, context.waker.wake)
         if not self._repairer.done:
             return None
         told = self._repairer.recovered.as_json(self._epoch.path)
         if told:
-            self._world.report.set(recovered=told)
+            self._context.report.set(recovered=told)
         if self._repairer.safe:
             self._opened = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
         else:
@@ -211,14 +211,14 @@ class SlurmctldRun:
             log.say("slurmctld hasn't saved what was repaired: the next start looks at it again")
 
     def _tell(self) -> None:
-        self._world.report.set("running", config=self.config.digest, message=self._world.rollout.complaint)
+        self._context.report.set("running", config=self.config.digest, message=self._context.rollout.complaint)
 
     def _reconfigure(self, change: Config) -> Reason | None:
         log.say(f"reconfigure to {change.digest[:10]}")
         try:
             self._write(change)
         except OSError as error:
-            self._world.report.set(message=f"the new configuration can't be written: {error}")
+            self._context.report.set(message=f"the new configuration can't be written: {error}")
             return None
         self.config = change
         self._send_reconfigure()
@@ -232,7 +232,7 @@ class SlurmctldRun:
         self._readiness = self._ask()
 
     def _ask(self) -> Readiness:
-        return Readiness(self._child, self._places.port, self._times.probe, self._world.waker.wake)
+        return Readiness(self._child, self._places.port, self._times.probe, self._context.waker.wake)
 
     def _write(self, chosen: Config) -> None:
         lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
@@ -249,7 +249,7 @@ class SlurmctldRun:
         """End it, politely unless it is fenced, and wait until it is gone."""
         log.say(f"ends slurmctld: {reason.value}")
         if reason is Reason.STOPPED:
-            self._world.report.set("stopping")
+            self._context.report.set("stopping")
         patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)
         killing = time.monotonic() + patience
         if self._repairer:
@@ -259,14 +259,14 @@ class SlurmctldRun:
             self._child.send(signal.SIGTERM)
         killed = False
         while self._child.code is None:
-            fenced = not killed and self._world.interrupted() is Reason.FENCED
+            fenced = not killed and self._context.interrupted() is Reason.FENCED
             if not killed and (fenced or time.monotonic() >= killing):
                 if patience and not fenced:
                     log.say(f"slurmctld didn't end within {patience:.0f} s")
                 self._child.send(signal.SIGKILL)
                 killed = True
-            self._world.waker.wait(self._times.tick)
-            self._world.processes.reap()
+            self._context.waker.wait(self._times.tick)
+            self._context.processes.reap()
         if self._child.code == 0:
             with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
                 recovery.ended_well(self._epoch.path, before)

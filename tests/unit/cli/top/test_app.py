@@ -437,6 +437,7 @@ def test_an_interval_that_makes_no_sense_is_refused(interval: float) -> None:
 
 def test_nothing_waits_for_the_screens_library_but_the_screen() -> None:
     script = (
-        "import sys; from seltzer.cli import main; from seltzer.cli.top import command, text; main.build('top'); sys.exit('textual' in sys.modules)"
+        "import sys; from seltzer.cli import main; from seltzer.cli.top import command, text; "
+        "main.build('top'); sys.exit('textual' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
