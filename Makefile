@@ -73,6 +73,11 @@ faults: setup ## Break a real cluster in every way there is, and measure what it
 	@.venv/bin/seltzer sandbox prepare
 	@.venv/bin/python -m tests.faults.campaign $(if $(rows),--rows "$(rows)") $(if $(repeats),--repeats $(repeats))
 
+.PHONY: docs
+docs: setup ## Write docs/api.md from the Structs of the API
+	@.venv/bin/python -m seltzer.api.reference > docs/api.md.new
+	@mv docs/api.md.new docs/api.md
+
 .PHONY: setup
 setup: ## Bring what is needed: apt packages, uv, .venv (demo, test and check do it by themselves)
 	@scripts/setup.sh
