@@ -9,7 +9,7 @@ from typing import Any
 
 from seltzer.api import crd, reference
 
-PAGE = Path(__file__).parents[2] / "docs/api.md"
+PAGE = Path(__file__).parents[3] / "docs/api.md"
 SHARED = {"podTemplate", "resources", "conditions", "nodes", "groups"}
 
 
