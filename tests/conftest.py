@@ -10,7 +10,7 @@ from hypothesis import settings
 from tests import postmortem
 from tests.harness import Cluster, Sandbox, seltzer, succeed
 
-from seltzer.sandbox.layout import Layout
+from seltzer_sandbox.run.layout import Layout
 
 # Runs side by side need a sandbox each.
 NAME = os.environ.get("SELTZER_TEST_SANDBOX", "e2e")

@@ -15,8 +15,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seltzer.sandbox import commands
 from seltzer.slurm.token import sign
+from seltzer_sandbox import commands
 
 T = TypeVar("T")
 SELTZER = Path(sys.executable).with_name("seltzer")
