@@ -72,16 +72,16 @@ def test_every_layer_says_what_belongs_there(layer: Path) -> None:
     assert docstring and len(docstring) > 40
 
 
-def test_the_guard_imports_only_the_standard_library() -> None:
+def test_the_guard_and_wire_import_only_the_standard_library() -> None:
     """import-linter knows the packages by name; this knows none and so misses none."""
     imported = set[str]()
-    for file in (PACKAGE / "guard").rglob("*.py"):
+    for file in (*(PACKAGE / "guard").rglob("*.py"), *(PACKAGE / "wire").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add(node.module or "")
-    ours = {name for name in imported if name.startswith("seltzer.guard")}
+    ours = {name for name in imported if name.startswith(("seltzer.guard", "seltzer.wire"))}
     assert {name for name in imported - ours if name.split(".")[0] not in sys.stdlib_module_names} == set()
 
 

@@ -7,6 +7,7 @@ import json
 from seltzer.api.common import seconds
 from seltzer.api.labels import HOLD
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.wire import guard_api
 
 from . import names, pods
 from .config import Rendered
@@ -117,7 +118,7 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         "ports": [{"name": port["name"], "containerPort": port["port"], "protocol": "TCP"} for port in _ports()],
         # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs. Readiness is the
         # guard's to tell, since a standby has no slurmctld.
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "guard"}, "periodSeconds": 1},
+        "readinessProbe": {"httpGet": {"path": guard_api.READY, "port": "guard"}, "periodSeconds": 1},
         "resources": pods.resources(controller.resources, cpu="50m", memory="64Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": pods.NO_ROOT,

@@ -23,6 +23,7 @@ from seltzer.api.labels import (
 )
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.wire import guard_api
 
 __all__ = [
     "CHECKSUM",
@@ -46,7 +47,7 @@ Component = Literal["slurmctld", "slurmrestd", "login", "slurmd", "trial", "conf
 OPERATOR: Final = "seltzer-operator"
 
 PORTS: Final[Mapping[str, int]] = {
-    "guard": 6816,
+    "guard": guard_api.PORT,
     "slurmctld": 6817,
     "slurmd": 6818,
     "slurmrestd": 6820,

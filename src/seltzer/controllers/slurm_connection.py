@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import quote
 
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
@@ -24,6 +23,7 @@ from seltzer.slurm.errors import SlurmError, Unavailable
 from seltzer.slurm.http import Http
 from seltzer.slurm.nodes import Change, NodeCache, Pace, View
 from seltzer.slurm.token import TokenSource
+from seltzer.wire import guard_api
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class SlurmConnection:
         wanted = frozenset(nodes)
         if not wanted:
             return {}
-        text = await self._ask_guard(f"/jobs/{quote(hostlist.fold(wanted), safe='')}")
+        text = await self._ask_guard(guard_api.jobs(hostlist.fold(wanted)))
         now = time.time()
         longest: dict[str, float | None] = {}
         for job in jobs.parse(text):
@@ -217,7 +217,7 @@ class SlurmConnection:
 
     async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
-            return (await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{','.join(addresses)}")).split()
+            return (await self._ask_guard(guard_api.alive(names.PORTS["slurmd"], addresses))).split()
         except SlurmError as error:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
@@ -225,7 +225,7 @@ class SlurmConnection:
     async def named(self) -> frozenset[str] | None:
         """The nodes that waiting jobs ask for by name; None if that can't be told."""
         try:
-            return jobs.parse_named(await self._ask_guard("/named"))
+            return jobs.parse_named(await self._ask_guard(guard_api.NAMED))
         except SlurmError as error:
             logger.warning("%s: which nodes waiting jobs name isn't known: %s", self.key, error)
             return None
@@ -241,7 +241,7 @@ class SlurmConnection:
     async def _ask_guard(self, path: str) -> str:
         """Asked beside slurmctld, of its guard, since lists of jobs take a minute over REST."""
         with metrics.slurm_call("jobs"):
-            headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
+            headers = {guard_api.AUTHORIZATION: self._tokens.token()}
             answer = await self._controller("guard").exchange("GET", path, headers=headers)
         if answer.status != 200:
             raise Unavailable(f"the guard answered with {answer.status}: {answer.gist}")

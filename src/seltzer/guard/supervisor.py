@@ -19,6 +19,7 @@ from seltzer.guard.state import continuity, epoch
 from seltzer.guard.state.epoch import Blocked, Epoch, Overtaken
 from seltzer.guard.term import Term, TermContext
 from seltzer.guard.wake import Waker
+from seltzer.wire.annotations import ACCEPT_STATE
 
 _ANSWER = 0.8  # kubelet waits for a second
 
@@ -97,7 +98,7 @@ class Supervisor:
         """Go on from the state on the volume, if it is the one that this cluster wrote last."""
         # Read before the volume is looked at, so it can't be ahead of that.
         known = continuity.written(self._keeper.inherited)
-        accepted = self._keeper.annotations.get("accept-state", "")
+        accepted = self._keeper.annotations.get(ACCEPT_STATE, "")
 
         def check(found: Path | None) -> None:
             continuity.check(found, known, accepted, self._realm.lease_words)

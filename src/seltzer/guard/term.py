@@ -19,6 +19,7 @@ from seltzer.guard.state.epoch import Blocked, Epoch
 from seltzer.guard.state.stamps import Stamps
 from seltzer.guard.state.volume import Volume
 from seltzer.guard.wake import Waker
+from seltzer.wire.annotations import ACCEPT_STATE
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Term:
         # Both at once: together they say how old a state may be. What was saved before us is of another clock.
         self._report.set("starting", epoch=str(ours.number), saved="", config="", message="")
         # Not before that is told: who comes next would have to ask again.
-        self._keeper.use_up("accept-state")
+        self._keeper.use_up(ACCEPT_STATE)
 
     def run(self) -> None:
         """Until something ends it. slurmctld has ended when this returns, or raises."""
@@ -148,12 +149,12 @@ class Term:
 
     def _check(self) -> None:
         """Raises Blocked or OSError if slurmctld, started now, would lose something."""
-        accepted = self._keeper.annotations.get("accept-state", "")
+        accepted = self._keeper.annotations.get(ACCEPT_STATE, "")
         known = Written(self._epoch.number, self._saved)
         continuity.check(self._epoch.path, known, accepted, self._realm.lease_words)
         self._look_for_save()
         if accepted == continuity.name(self._epoch.path):
-            self._keeper.use_up("accept-state")
+            self._keeper.use_up(ACCEPT_STATE)
         self._volume.room()
 
     def _after_crash(self, life: SlurmctldRun) -> bool:

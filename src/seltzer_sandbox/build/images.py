@@ -212,7 +212,7 @@ def _recipes(binaries: Path) -> list[Recipe]:
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
     slurm = {name: images / "slurm" / name for name in ("install", "nss.c")}
     package = root / "src" / "seltzer"
-    guard = [package / "__init__.py", *(package / "guard").rglob("*.py")]
+    guard = [package / "__init__.py", *(package / "guard").rglob("*.py"), *(package / "wire").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
     return [
         *(

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 
 from seltzer.guard import log
 from seltzer.guard.kube.client import ApiError, Conflict, Json, KubeClient
-from seltzer.guard.kube.report import PREFIX, Report, now
+from seltzer.guard.kube.report import Report, now
 from seltzer.guard.settings import Settings
+from seltzer.wire.annotations import ACCEPT_STATE, HOLD, PREFIX
 
-ASKED = ("hold", "accept-state")
+ASKED = (HOLD, ACCEPT_STATE)
 """What others ask of us with annotations of the Lease."""
 
 
@@ -31,7 +32,7 @@ class LeaseKeeper:
     def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
         self.report = Report(self._hurry)
         self.inherited: Mapping[str, str] = {}
-        """The Lease's annotations as they were when it was won, without their prefix: what the one before told."""
+        """The Lease's annotations as they were when it was won: what the one before told."""
         self.annotations: Mapping[str, str] = {}
         """The same as of the API server's last answer. An API server that is away changes nothing."""
         self._api = api
@@ -69,7 +70,7 @@ class LeaseKeeper:
     @property
     def hold(self) -> bool:
         """Whether somebody wants slurmctld to stay down."""
-        return self.annotations.get("hold") == "true"
+        return self.annotations.get(HOLD) == "true"
 
     def heard(self) -> bool:
         """Whether the API server could be asked lately, so that we would notice that the Lease is free."""
@@ -175,7 +176,7 @@ class LeaseKeeper:
         """Onto this version only: of two who try, one gets a Conflict."""
         sent = time.monotonic()
         used_up = list(self._used_up)
-        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
+        annotations = self.report.annotations() | dict.fromkeys(used_up)
         metadata = {"resourceVersion": version, "annotations": annotations}
         lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
         self._version = lease["metadata"]["resourceVersion"]
@@ -191,7 +192,7 @@ class LeaseKeeper:
     def _listen(self, lease: Json) -> None:
         """Pass on what others wrote."""
         found = lease["metadata"].get("annotations") or {}
-        told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        told = {name: value for name, value in found.items() if name.startswith(PREFIX)}
         before, self.annotations = self.annotations, told
         self._heard = time.monotonic()
         if any(before.get(name) != told.get(name) for name in ASKED):

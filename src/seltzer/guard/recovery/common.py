@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from seltzer.guard import log
 from seltzer.guard.recovery import record
 from seltzer.guard.recovery.record import Recovery, Told
-from seltzer.guard.recovery.slurm import Listed
 from seltzer.guard.recovery.verdicts import Outcome
+from seltzer.wire.squeue import Listed
 
 DYING = 1.0  # a slurmctld that died is noticed within that, and then everything is left as it is
 _WHY = 200

@@ -11,9 +11,10 @@ from seltzer.guard.recovery.back import put_back
 from seltzer.guard.recovery.common import DYING, Controller, Recovered
 from seltzer.guard.recovery.found import Found
 from seltzer.guard.recovery.keeper import JobKeeper
-from seltzer.guard.recovery.slurm import Cancelled, Listed, SlurmError
+from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
+from seltzer.wire.squeue import Listed
 
 _AGAIN = 0.1
 # What becomes of a job that needs none of what was found any more.

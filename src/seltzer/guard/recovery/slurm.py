@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places
 from seltzer.guard.slurmctld.config import LOCAL, REST
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import squeue
+from seltzer.wire.squeue import Listed
 
 API = "v0.0.45"
 TALKS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
@@ -48,18 +49,6 @@ class Cancelled(Exception):
     """Nobody wants it any more."""
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A job or a task, as squeue has it."""
-
-    job: int
-    task: str
-    id: int
-    state: str
-    user: int
-    held: bool
-
-
 class SlurmCommands:
     """All of it is done by `deadline`, a time.monotonic, or raises SlurmError; after `cancel` it raises Cancelled."""
 
@@ -81,9 +70,7 @@ class SlurmCommands:
 
     def queue(self) -> list[Listed]:
         """All jobs that slurmctld knows, a line for each task of an array."""
-        fields = "%F|%K|%A|%T|%U|%Q"
-        words = [self._places.squeue, "--noheader", "--all", "--array", "--states=all", f"--format={fields}"]
-        return [found for line in self._run(words).splitlines() if (found := _listed(line))]
+        return squeue.parse_queue(self._run([self._places.squeue, *squeue.QUEUE]))
 
     def hold(self, names: Sequence[str], why: str) -> None:
         """So that their owners can release them."""
@@ -284,16 +271,6 @@ class Rest:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _listed(line: str) -> Listed | None:
-    try:
-        job, task, own, state, user, priority = line.strip().split("|")
-        return Listed(
-            int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
-        )
-    except ValueError:
-        return None
 
 
 def _parts(names: Iterable[str]) -> list[list[str]]:

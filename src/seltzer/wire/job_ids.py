@@ -1,20 +1,26 @@
-"""Job IDs in short: `12-40,51,60_[1-3,7]`. `seltzer.plan.jobids` reads the same, and may not be imported here."""
+"""Lists of job IDs in short: `12-40,51,60_[1-3,7]`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
+_ID = re.compile(r"\d+(?:[_+]\S+)?")
 _TASK = re.compile(r"(\d+_)?(\d{1,10})")
 _PIECE = re.compile(r"[^,\[]+(?:\[[^\]]*\])?")
 _BRACKET = re.compile(r"(\d+_)\[([\d,-]+)\]")
 _RANGE = re.compile(r"(\d{1,10})-(\d{1,10})")
 _LONGEST = 1 << 20
-_IN_BRACKETS = 30  # so that a list can be cut into parts that fit anywhere
+_IN_BRACKETS = 30  # keeps each piece short enough to cut a list between any two
+
+
+def is_id(text: str) -> bool:
+    """Whether this is a job ID as Slurm writes it: `42`, `42_7`, `42_[8-99]` or `42+1`."""
+    return _ID.fullmatch(text) is not None
 
 
 def fold(ids: Iterable[str]) -> str:
-    """Each once, in the order of their numbers. What is neither a job nor a task of an array stays as it is."""
+    """A list in short, each ID once, in numeric order. Text that is neither a job nor a task of an array is kept."""
     numbers: dict[str, set[int]] = {}
     others = set()
     for each in ids:
@@ -31,13 +37,8 @@ def fold(ids: Iterable[str]) -> str:
     return ",".join([*pieces, *sorted(others)])
 
 
-def pieces(text: str) -> list[str]:
-    """At the commas that aren't in brackets."""
-    return _PIECE.findall(text)
-
-
-def unfold(text: str) -> list[str]:
-    """What `fold` was made of."""
+def expand(text: str) -> list[str]:
+    """The IDs of a folded list, one by one. The inverse of `fold`."""
     found: list[str] = []
     for piece in pieces(text):
         if match := _BRACKET.fullmatch(piece):
@@ -45,6 +46,16 @@ def unfold(text: str) -> list[str]:
         else:
             found += _span(piece)
     return found
+
+
+def pieces(text: str) -> list[str]:
+    """A folded list, split at the commas outside of brackets."""
+    return _PIECE.findall(text)
+
+
+def shown(text: str) -> str:
+    """A folded list for people: a long line wraps between two pieces, never within one."""
+    return ", ".join(pieces(text))
 
 
 def _span(text: str) -> list[str]:
