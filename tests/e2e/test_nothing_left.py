@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.harness import Sandbox, succeed, until
 
 from seltzer import paths
-from seltzer.sandbox.layout import Layout
+from seltzer_sandbox.run.layout import Layout
 
 
 def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
