@@ -1,4 +1,4 @@
-"""The guard's one loop: win the Lease, fence, and give slurmctld one life after the other."""
+"""The guard's main loop: win the Lease, fence, and run slurmctld for as long as the term lasts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seltzer.guard.state.epoch import Blocked, Epoch, Overtaken
 from seltzer.guard.term import Term, TermContext
 from seltzer.guard.wake import Waker
 
-_ANSWER = 0.8  # kubelet waits for a second
+_ANSWER = 0.8  # kubelet's probe times out after a second
 
 
 class Supervisor:
-    """For the main thread of a process that does nothing else."""
+    """Owns the main thread of a process that does nothing else."""
 
     def __init__(self, settings: Settings, api: KubeClient, processes: Processes) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Supervisor:
         )
 
     def run(self) -> int:
-        """Until SIGTERM. slurmctld has ended and the Lease is free when this returns, or raises."""
+        """Run until SIGTERM. When this returns or raises, slurmctld has ended and the Lease is free."""
         self._take_signals()
         self._crashes.prepare()
         self._keeper.start()
@@ -62,7 +62,7 @@ class Supervisor:
         self._waker.signals()
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to be woken
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the signal wakes the loop
 
     def _tell_version(self) -> None:
         argv = [*self._settings.places.slurmctld, "-V"]
@@ -76,7 +76,7 @@ class Supervisor:
             self._report.set(slurm_version=said.split()[-1].decode(errors="replace"))
 
     def _lead(self) -> tuple[int, Epoch | None]:
-        """Wait for the Lease, and fence. Without an epoch when we are asked to end."""
+        """Wait for the Lease, then fence. The epoch is None when the guard is asked to end."""
         while not self._stopping:
             term = self._keeper.term
             if term and self._keeper.sure():
@@ -94,8 +94,8 @@ class Supervisor:
         return 0, None
 
     def _begin(self) -> Epoch:
-        """Go on from the state on the volume, if it is the one that this cluster wrote last."""
-        # Read before the volume is looked at, so it can't be ahead of that.
+        """Begin an epoch on the state on the volume, if it is the one that this cluster wrote last."""
+        # The Lease is read before the volume: it must not be ahead of what is found there.
         known = continuity.written(self._keeper.inherited)
         accepted = self._keeper.annotations.get("accept-state", "")
 
@@ -105,9 +105,9 @@ class Supervisor:
         return epoch.begin(self._settings.places.state, self._keeper.sure, check=check, above=known.epoch)
 
     def unready(self) -> str:
-        """Why nobody should count on this pod; empty if slurmctld here is ready, or stands by. For any thread."""
+        """Why this pod can't be relied on; empty if slurmctld is ready here or the pod stands by. For any thread."""
         if not self._keeper.term:
-            return "" if self._keeper.heard() else "it stands by, but the API server can't be asked"
+            return "" if self._keeper.heard() else "it stands by, but the API server doesn't answer"
         phase, message = self._report.get("phase"), self._report.get("message")
         if phase != "running":
             return f"slurmctld is {phase}" + (f": {message}" if message else "")

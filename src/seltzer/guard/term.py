@@ -1,4 +1,4 @@
-"""slurmctld under one epoch: one life after the other, until Lease, epoch or pod are no longer ours."""
+"""slurmctld under one epoch: it is run again and again until the Lease, the epoch or the pod is no longer ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from seltzer.guard.wake import Waker
 
 @dataclass(frozen=True)
 class TermContext:
-    """What outlives a reign."""
+    """What outlives a term."""
 
     settings: Settings
     processes: Processes
@@ -38,7 +38,7 @@ class TermContext:
         self.processes.reap()
 
     def block(self, why: str) -> None:
-        """Say what is wrong, and look again in a while: somebody may have mended it."""
+        """Report what is wrong, then wait before the next attempt: somebody may have fixed it by then."""
         report = self.keeper.report
         if (report.get("phase"), report.get("message")) != ("blocked", why):
             log.say(f"slurmctld can't be started: {why}")
@@ -47,12 +47,12 @@ class TermContext:
 
     @property
     def lease_words(self) -> str:
-        """The Lease, in the words of kubectl."""
+        """The Lease as arguments for kubectl."""
         return f"-n {self.settings.namespace} lease/{self.settings.lease}"
 
 
 class Term:
-    """For the supervisor's thread."""
+    """For the supervisor's thread only."""
 
     def __init__(self, realm: TermContext, term: int, ours: Epoch) -> None:
         settings = realm.settings
@@ -66,19 +66,19 @@ class Term:
         self._stamps = Stamps(ours, settings.identity)
         self._volume = Volume(settings, ours.path, self._report)
         self._backoff = Backoff(self._times)
-        self._silent = False  # whether the next start is nobody's concern
-        self._roll_call = False  # whether all nodes have to register with the next slurmctld twice
-        self._last_words = ""  # of a slurmctld that crashed and hasn't been started since
+        self._silent = False  # whether the next start goes unreported
+        self._roll_call = False  # whether all nodes have to register twice with the next slurmctld
+        self._last_words = ""  # the exit summary of a slurmctld that crashed and hasn't been started since
         self._context = RunContext(
             settings, realm.processes, realm.waker, self._report, realm.rollout, self._interrupted
         )
-        # Both at once: together they say how old a state may be. What was saved before us is of another clock.
+        # Both at once: together they say how old a state may be. A save before this epoch has another clock's time.
         self._report.set("starting", epoch=str(ours.number), saved="", config="", message="")
-        # Not before that is told: who comes next would have to ask again.
+        # Only after that is reported. Otherwise the next guard would need the annotation again.
         self._keeper.use_up("accept-state")
 
     def run(self) -> None:
-        """Until something ends it. slurmctld has ended when this returns, or raises."""
+        """Run until something ends the term. When this returns or raises, slurmctld has ended."""
         self._volume.start()
         try:
             while (reason := self._over()) is None:
@@ -93,7 +93,7 @@ class Term:
             self._keeper.renounce()
 
     def _over(self) -> Reason | None:
-        # The fence first: it is the one that can't wait.
+        # The fence comes first: it is the most urgent.
         if not _ours(self._epoch):
             return Reason.FENCED
         if self._realm.stopping():
@@ -101,7 +101,7 @@ class Term:
         return Reason.LOST if self._keeper.term != self._term else None
 
     def _interrupted(self) -> Reason | None:
-        """Asked at every tick of a life, so here is seen what has to be seen at every tick."""
+        """Called at every tick of a run: checks everything that has to be checked that often."""
         reason = self._over()
         if reason is not Reason.FENCED:
             self._look_for_save()
@@ -116,7 +116,7 @@ class Term:
                 self._report.note(saved=str(saved))
 
     def _live(self) -> None:
-        """One life, if it can begin."""
+        """Run slurmctld once, if it can be started."""
         try:
             self._check()
             chosen = self._realm.rollout.choose()
@@ -127,7 +127,7 @@ class Term:
             self._report.set("starting", message="")
         elif not self._silent:
             self._report.set("starting")
-        # Before the fact: a slurmctld that runs has a stamp, whatever happens to us.
+        # Written before the start: a slurmctld that runs has a stamp even if the guard is killed right after.
         self._stamps.write("start", f"configuration {chosen.digest[:10]}")
         try:
             life = SlurmctldRun(self._context, self._epoch, chosen, roll_call=self._roll_call)
@@ -147,7 +147,7 @@ class Term:
             self._stamps.write("stop", reason.value)
 
     def _check(self) -> None:
-        """Raises Blocked or OSError if slurmctld, started now, would lose something."""
+        """Raises Blocked or OSError if a slurmctld started now would lose something."""
         accepted = self._keeper.annotations.get("accept-state", "")
         known = Written(self._epoch.number, self._saved)
         continuity.check(self._epoch.path, known, accepted, self._realm.lease_words)
@@ -157,7 +157,7 @@ class Term:
         self._volume.room()
 
     def _after_crash(self, life: SlurmctldRun) -> bool:
-        """slurmctld ended by itself: go back to a configuration with which it lived (True), or wait for a moment."""
+        """slurmctld ended by itself: go back to the last good configuration (returns True), or back off (False)."""
         why = self._last_words = life.exit_summary()
         log.say(why)
         self._stamps.write("crash", why.removeprefix("slurmctld "))
@@ -173,13 +173,13 @@ class Term:
         again = time.monotonic() + pause
         while (left := again - time.monotonic()) > 0 and not self._interrupted():
             if rollout.change(life.config):
-                self._backoff.reset()  # another configuration may be the cure
+                self._backoff.reset()  # the new configuration may fix it
                 break
             self._realm.pause(min(left, self._times.tick))
         return False
 
     def _hold(self) -> None:
-        """Keep slurmctld down, and everything else as it is, for whoever wants to look."""
+        """Keep slurmctld down and leave everything else as it is, for debugging."""
         if self._report.get("phase") != "held":
             log.say('slurmctld is held: it isn\'t started while the Lease has seltzer.dev/hold: "true"')
         self._report.set("held", message=self._last_words)
@@ -189,7 +189,7 @@ class Term:
 
 
 class Backoff:
-    """How long to wait before the next start: at once after the first crash, longer with each that follows."""
+    """How long to wait before the next start: not at all after the first crash, then longer with each one."""
 
     def __init__(self, times: Times) -> None:
         self._times = times
@@ -210,6 +210,6 @@ def _ours(fence: Epoch) -> bool:
     try:
         return fence.ours()
     except OSError as error:
-        # Neither yes nor no: a disk that can't be read. slurmctld can't save there either; ending it wouldn't help.
-        log.say(f"the state can't be seen: {error}")
+        # Unknown: the disk can't be read. slurmctld can't save there either, and ending it wouldn't help.
+        log.say(f"can't read the state directory: {error}")
         return True

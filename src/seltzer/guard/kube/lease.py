@@ -1,9 +1,9 @@
-"""Who may run slurmctld, and the telling of it: the Lease with our report, and the EndpointSlice with our address.
+"""Leader election by the Lease. Publishes the leader, too: its report on the Lease, its address in the EndpointSlice.
 
-The Lease only elects. Nothing is unsafe when two believe to hold it, since the epoch fences, so a holder that can't
-reach the API server simply goes on. It stops when it sees another holder.
+The Lease only elects; the epoch fences. Two guards that both believe they hold the Lease do no harm, so a holder that
+can't reach the API server carries on. It stops when it sees another holder.
 
-Who stands by only looks: it writes nothing until the Lease is free.
+A guard that stands by only reads: it writes nothing until the Lease is free.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from seltzer.guard.kube.report import PREFIX, Report, now
 from seltzer.guard.settings import Settings
 
 ASKED = ("hold", "accept-state")
-"""What others ask of us with annotations of the Lease."""
+"""Annotations of the Lease by which people and the operator make requests."""
 
 
 class LeaseKeeper:
-    """A thread that wins the Lease, renews it, and gives it back at the end.
+    """A thread that wins the Lease, renews it, and releases it at the end.
 
-    `term` is 0 while it isn't ours, and another number each time that it was won.
+    `term` is 0 while another guard holds the Lease, and a new number each time this guard wins it.
     """
 
     def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
         self.report = Report(self._hurry)
         self.inherited: Mapping[str, str] = {}
-        """The Lease's annotations as they were when it was won, without their prefix: what the one before told."""
+        """The Lease's annotations when it was won, without their prefix: what the previous holder reported."""
         self.annotations: Mapping[str, str] = {}
-        """The same as of the API server's last answer. An API server that is away changes nothing."""
+        """The same, as of the API server's last answer. They stay as they are while it can't be reached."""
         self._api = api
         self._settings = settings
         self._times = settings.times
@@ -44,13 +44,13 @@ class LeaseKeeper:
         self._won = 0
         self._held = False
         self._version = ""
-        self._renewed = -math.inf  # when the last renewal that succeeded was sent
-        self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
-        self._free = math.inf  # when it will have been left alone for long enough, if it is
+        self._renewed = -math.inf  # when the last successful renewal was sent
+        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's resourceVersion, and when it was first seen
+        self._free = math.inf  # when another holder's Lease expires, unless it is renewed
         self._announced = -math.inf  # when the EndpointSlice last had our address
         self._heard = -math.inf  # when the API server last answered about the Lease
-        self._used_up: set[str] = set()  # annotations of others that have had their effect
-        self._trouble: dict[str, str] = {}  # what went wrong last with each step
+        self._used_up: set[str] = set()  # requests that have been carried out and are to be removed
+        self._trouble: dict[str, str] = {}  # the last error of each step
         self._again = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
@@ -63,31 +63,31 @@ class LeaseKeeper:
         return self._won if self._held else 0
 
     def sure(self) -> bool:
-        """Whether nobody else can have it now: others wait for its whole duration since our last renewal."""
+        """Whether no other guard can hold the Lease now: others wait a full duration after our last renewal."""
         return self._held and time.monotonic() - self._renewed < self._times.lease / 2
 
     @property
     def hold(self) -> bool:
-        """Whether somebody wants slurmctld to stay down."""
+        """Whether slurmctld is requested to stay down."""
         return self.annotations.get("hold") == "true"
 
     def heard(self) -> bool:
-        """Whether the API server could be asked lately, so that we would notice that the Lease is free."""
+        """Whether the API server answered recently enough for us to notice a free Lease."""
         return time.monotonic() - self._heard < self._times.lease
 
     def use_up(self, name: str) -> None:
-        """Remove another one's annotation: it has had its effect, and must not have it a second time."""
+        """Remove a request's annotation: it has been carried out, and must not be carried out twice."""
         if name in self.annotations:
             self._used_up.add(name)
             self._again.set()
 
     def renounce(self) -> None:
-        """Not ours any more, whatever the Lease says: the epoch is somebody else's. We run for it again."""
+        """Give up the term, whatever the Lease says: the epoch belongs to another guard. Then compete again."""
         self._held = False
         self._again.set()
 
     def end(self) -> None:
-        """Give it back, if it is ours, so that the next one needn't wait. Returns soon, also when that fails."""
+        """Release the Lease if it is ours, so that the next holder needn't wait. Returns soon even if that fails."""
         self._ending.set()
         self._again.set()
         self._thread.join(2 * self._times.api + 1)
@@ -109,9 +109,9 @@ class LeaseKeeper:
     def _attempt(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # also for an answer that makes no sense: nobody else would renew the Lease
+        except Exception as error:  # malformed answers included: no other thread would renew the Lease
             trouble = str(error) if isinstance(error, ApiError) else f"an unexpected answer ({error!r})"
-            if trouble != self._trouble.get(step.__name__):  # once, not once a second
+            if trouble != self._trouble.get(step.__name__):  # logged once, not once a second
                 log.say(f"the API server: {trouble}")
             self._trouble[step.__name__] = trouble
         else:
@@ -120,11 +120,11 @@ class LeaseKeeper:
     def _pause(self) -> float:
         if self._held:
             return self._times.lease / 5
-        left = self._free - time.monotonic()  # looked at again right when it may be taken
+        left = self._free - time.monotonic()  # wakes up right when the Lease may be taken
         return min(self._times.lease / 10, left) if left > 0 else self._times.lease / 10
 
     def _run_for_it(self) -> None:
-        """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
+        """Take the Lease if it is free, already ours, or not renewed for its whole duration."""
         lease = self._get()
         version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
         if version != self._seen[0]:
@@ -139,13 +139,13 @@ class LeaseKeeper:
         self.report.inherit()
         wanted = self._spec()
         if not mine:
-            # The first to hold it took it over from nobody.
+            # The first holder takes it over from nobody, which is no transition.
             transitions = (spec.get("leaseTransitions") or 0) + 1 if spec.get("acquireTime") else 0
             wanted |= {"acquireTime": wanted["renewTime"], "leaseTransitions": transitions}
         try:
             self._write(version, wanted)
         except Conflict:
-            return  # somebody was faster
+            return  # another guard was faster
         log.say(f"won the Lease {self._settings.lease}" + (f" from {holder}" if holder and not mine else ""))
         self._announced = -math.inf
         self.inherited = inherited
@@ -157,7 +157,8 @@ class LeaseKeeper:
         try:
             self._write(self._version, self._spec())
         except Conflict:
-            # 1. Somebody took it. 2. Somebody annotated it, or made it anew. 3. We did: the answer didn't reach us.
+            # Either 1. another guard took it, 2. somebody annotated or recreated it, or 3. our own write
+            # succeeded and its answer got lost.
             lease = self._get()
             holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if holder not in ("", self._settings.identity):
@@ -172,7 +173,7 @@ class LeaseKeeper:
         return {"holderIdentity": self._settings.identity, "leaseDurationSeconds": duration, "renewTime": now()}
 
     def _write(self, version: str, spec: Json) -> None:
-        """Onto this version only: of two who try, one gets a Conflict."""
+        """Write to this version only: of two guards that try, one gets a Conflict."""
         sent = time.monotonic()
         used_up = list(self._used_up)
         annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
@@ -189,7 +190,7 @@ class LeaseKeeper:
         return lease
 
     def _listen(self, lease: Json) -> None:
-        """Pass on what others wrote."""
+        """Take over the annotations, and wake the supervisor if a request changed."""
         found = lease["metadata"].get("annotations") or {}
         told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
         before, self.annotations = self.annotations, told
@@ -198,7 +199,7 @@ class LeaseKeeper:
             self._wake()
 
     def _announce(self) -> None:
-        """Lead clients here. Looked at again now and then: a loser's late write may have come after ours."""
+        """Point clients here. Checked again from time to time: a late write of a previous holder may undo ours."""
         if time.monotonic() - self._announced < self._times.announce:
             return
         if self._announced == -math.inf or not self._is_announced(self._api.get(self._slice)):

@@ -1,4 +1,4 @@
-"""What the steps of a repair need: slurmctld as they see it, and somebody to tell."""
+"""What the steps of a repair share: their view of slurmctld, and the report of what became of the jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seltzer.guard.recovery.record import Recovery, Told
 from seltzer.guard.recovery.slurm import Listed
 from seltzer.guard.recovery.verdicts import Outcome
 
-DYING = 1.0  # a slurmctld that died is noticed within that, and then everything is left as it is
+DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is
 _WHY = 200
 
 
@@ -24,7 +24,7 @@ class Submitter(Protocol):
 
 
 class Controller(Protocol):
-    """slurmctld, as `recovery.slurm.Slurm` has it. All of it may raise SlurmError or Cancelled."""
+    """slurmctld, as implemented by `recovery.slurm.SlurmCommands`. Every method may raise SlurmError or Cancelled."""
 
     def queue(self) -> list[Listed]: ...
 
@@ -55,13 +55,13 @@ class Recovered:
         log.say(f"job {id_} of user {user}: {outcome}: {why}")
 
     def write(self, epoch: Path) -> None:
-        """Onto the volume, if there is anything to tell. Also after a repair that was cut short: the next one may find
-        nothing to tell of these jobs."""
+        """Store it on the volume, unless it is empty. Also after a repair that was cut short: the next repair may have
+        nothing to report about these jobs."""
         if self.jobs:
             self.written = record.add(epoch, self.jobs)
 
     def as_json(self, epoch: Path) -> str:
-        """For the Lease: this and what was told before it, as far as it fits. Empty if there is nothing to tell."""
+        """For the Lease: this and earlier recoveries, as far as they fit. Empty if there are none."""
         known = record.read(epoch)
         if self.written and self.written not in known:
             known.append(self.written)  # the volume may be full

@@ -1,7 +1,7 @@
-"""Which jobs were found again and what became of them: all of it on the volume, and what fits of it for the Lease.
+"""Which jobs were recovered and what became of them: everything on the volume, and what fits in the Lease.
 
-Jobs of one fate are told together. The file is in the epoch: a guard that is fenced can't write it, and whoever comes
-next goes on with it. So what a repair has told stays, although that was cut short, or nobody has read the Lease since.
+Jobs with the same outcome are grouped. The file is in the epoch: a fenced guard can't write it, and the next guard
+continues it. What a repair has reported therefore stays, even if the repair was cut short or nobody read the Lease.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from seltzer.guard.state.epoch import sync
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
 KEPT = 20
-_MOST = 4 << 20  # of the file; the newest is whole, however long it is
+_MOST = 4 << 20  # of the file; the newest recovery is always complete, however long it is
 _TOLD = 4  # recoveries in the annotation
-_STUB = 150  # bytes of one that has no room but for its count
-# What a person has to look at comes first, and is left out last.
+_STUB = 150  # bytes of a recovery of which only the count fits
+# Outcomes that need a person come first, and are dropped last.
 _ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "put-back")
-# What differs from job to job and can be left out.
+# Details that differ from job to job and can be dropped.
 _DETAIL = re.compile(r"(?<=had started) on \S+?(?=[,;:]?(?: |$))|(?<=its dependency) \S+(?= was refused)")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What became of a job."""
+    """What became of one job."""
 
     id: str
     user: str
@@ -43,29 +43,29 @@ class Told:
 
 @dataclass(frozen=True)
 class Group:
-    """Jobs with the same fate."""
+    """Jobs with the same outcome and reason."""
 
     outcome: str
     why: str
     jobs: str
     count: int
     users: str = ""
-    """Empty if they aren't known, or are too many."""
+    """Empty if they are unknown, or too many."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one repair has told."""
+    """What one repair has reported."""
 
     time: str
     epoch: int
     groups: tuple[Group, ...]
     more: int = 0
-    """Jobs that aren't in the groups, for want of room."""
+    """The number of jobs that are missing in the groups for lack of space."""
 
 
 def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
-    """Write down what a repair has told, beside what earlier ones have."""
+    """Store what a repair has reported, after the reports of earlier ones."""
     number = epoch.name.partition("-")[2]
     new = Recovery(now(), int(number) if number.isdecimal() else 0, _grouped(jobs))
     _write(epoch, [*read(epoch), new])
@@ -73,7 +73,7 @@ def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
 
 
 def read(epoch: Path) -> list[Recovery]:
-    """The last ones, the newest last. A file that makes no sense counts as none."""
+    """The last recoveries, the newest last. A malformed file counts as empty."""
     try:
         return [_parsed(each) for each in json.loads((epoch / FILE).read_text())]
     except (OSError, ValueError, TypeError, KeyError):
@@ -81,14 +81,14 @@ def read(epoch: Path) -> list[Recovery]:
 
 
 def named(epoch: Path) -> set[str]:
-    """The IDs of all jobs that these have told of."""
+    """The IDs of all jobs in these recoveries."""
     return {job for recovery in read(epoch) for group in recovery.groups for job in ids.unfold(group.jobs)}
 
 
 def for_lease(recoveries: Sequence[Recovery]) -> str:
-    """The newest and some before it, short enough for the annotation; empty if there is none.
+    """The newest recovery and some earlier ones, short enough for the annotation; empty if there are none.
 
-    Those before it have what room it leaves, and each at least enough to say how many jobs it was.
+    Earlier ones share the space that the newest leaves; each gets at least enough to say how many jobs it had.
     """
     if not recoveries:
         return ""
@@ -112,7 +112,7 @@ def _grouped(jobs: Iterable[Told]) -> tuple[Group, ...]:
 
 
 def _fitting(recovery: Recovery, room: int) -> Recovery:
-    """As it is if that fits, else without details, else without the last of its jobs."""
+    """All of it if that fits, else without details, else without the last of its jobs."""
     if _size(asdict(recovery)) <= room:
         return recovery
     brief = _brief(recovery)
@@ -138,7 +138,7 @@ def _brief(recovery: Recovery) -> Recovery:
 
 
 def _beginning(group: Group, room: int) -> Group | None:
-    """As many of its jobs as there is room for."""
+    """As many of its jobs as fit."""
     left = room - _size(asdict(replace(group, jobs="")))
     some: list[str] = []
     for piece in ids.pieces(group.jobs):

@@ -1,4 +1,4 @@
-"""What was found is put right while slurmctld schedules nothing: hold, cancel, complete; then put back."""
+"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete; then put back."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
 
 _AGAIN = 0.1
-# What becomes of a job that needs none of what was found any more.
+# Outcomes of jobs that no longer need what was found.
 _BACK = ("put-back", "held", "cancelled")
 
 Todo = tuple[str, Listed, JobVerdict, Trace]
 
 
 def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered) -> bool:
-    """Whatever fails, nothing that may have run is left so that it would run again. May be done again after a crash.
+    """Whatever fails, no job that may have run is left in a state in which it would run again. Safe to repeat.
 
-    Whether what was found isn't needed any more. What is told by then stays told when it raises: Cancelled when
-    slurmctld ends meanwhile, and then the rest is the next start's; anything else is for `emergency`.
+    Returns whether what was found is no longer needed. What was reported stays reported when this raises. Raises
+    Cancelled when slurmctld ends meanwhile, which leaves the rest to the next start; anything else is for `emergency`.
     """
     evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
     keeper = JobKeeper(found.epoch)
@@ -36,7 +36,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
         _mend(queue, evidence, found, keeper, slurm, recovered)
     except Cancelled:
         raise
-    except Exception as error:  # a SlurmError, or what we didn't think of: the jobs to be put back aren't to blame
+    except Exception as error:  # a SlurmError or an unexpected one: jobs can be put back all the same
         log.say(f"jobs can't be repaired: {error if isinstance(error, SlurmError) else repr(error)}")
         slurm.pause(DYING)
         _withdraw_all(queue, evidence, keeper, recovered)
@@ -56,7 +56,7 @@ def _ask(slurm: Controller) -> list[Listed]:
 
 
 def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> list[Listed]:
-    """Without the jobs that were given the ID of one that was found, where that couldn't be prevented."""
+    """Excludes other jobs that were given the ID of a job that was found, where that couldn't be prevented."""
     others = {
         job
         for job in {each.job for each in queue} & found.jobs - evidence.recovered
@@ -73,7 +73,7 @@ def _mend(
     slurm: Controller,
     recovered: Recovered,
 ) -> None:
-    """The jobs that slurmctld knows, but not as they were, or not for certain as they are."""
+    """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are."""
     todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
     traced = _with_traces(queue, evidence)
     if found.unlogged:
@@ -89,7 +89,7 @@ def _mend(
 
 
 def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str, Listed, Trace]]:
-    """Jobs and tasks of the queue that the log tells of, with the name by which Slurm's commands know them."""
+    """Jobs and tasks of the queue that the log mentions, with their names in Slurm's commands."""
     found = []
     tasks = evidence.by_array()
     for listed in queue:
@@ -100,7 +100,7 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
         if trace := evidence.jobs.get((listed.job, listed.task)):
             found.append((f"{listed.job}_{listed.task}", listed, trace))
         elif (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
-            found.append((str(listed.job), listed, trace))  # what was done to the array was done to all that waits
+            found.append((str(listed.job), listed, trace))  # what was done to the array applies to all pending tasks
         for task, trace in tasks.get(listed.job, {}).items():
             if task.startswith("[") and _in_range(listed.task, task):
                 found.append((f"{listed.job}_{listed.task}", listed, trace))
@@ -110,19 +110,19 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
 def _without_traces(
     queue: Sequence[Listed], traced: Sequence[tuple[str, Listed, Trace]]
 ) -> list[tuple[str, Listed, Trace]]:
-    """All others, of which the log can't tell."""
+    """All others, which the log says nothing about."""
     told = {(listed.job, listed.task) for _, listed, _ in traced}
     return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in told]
 
 
 def _keep_from_starting_over(queue: Sequence[Listed], slurm: Controller) -> None:
-    """Jobs that hold nodes may have ended without a line, and Slurm would start those again that no node has."""
+    """Jobs that hold nodes may have ended without a log line; Slurm would restart those that no node has."""
     names = [_name(each) for each in queue if each.state in ALIVE]
     try:
         if names:
             slurm.never_requeue(names)
     except SlurmError as error:
-        log.say(f"jobs that have ended may start over: {error}")
+        log.say(f"jobs that have ended may start again: {error}")
 
 
 def _name(listed: Listed) -> str:
@@ -130,7 +130,7 @@ def _name(listed: Listed) -> str:
 
 
 def _in_range(task: str, ranges: str) -> bool:
-    """Whether `[1-3,7-9:2]` has the task in it."""
+    """Whether `[1-3,7-9:2]` contains the task."""
     for part in ranges.strip("[]").partition("%")[0].split(","):
         with suppress(ValueError):
             span, _, step = part.partition(":")
@@ -141,7 +141,7 @@ def _in_range(task: str, ranges: str) -> bool:
 
 
 def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
-    """Only what slurmctld says is held counts as held. The others fail instead of running, with another script."""
+    """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
     if not todo:
         return
     by_why: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered:
     for why, names in by_why.items():
         _try_hold(slurm, names, why)
     free = _not_held(todo, slurm)
-    if free:  # one that can't be held may have kept others from it
+    if free:  # one job that can't be held may have kept others from it
         for name, _, verdict, _ in free:
             _try_hold(slurm, [name], verdict.why)
         free = _not_held(free, slurm)
@@ -171,7 +171,7 @@ def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
 
 
 def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
-    """Those that could still start."""
+    """The jobs that could still start."""
     queue = {(each.job, each.task): each for each in slurm.queue()}
     return [
         each
@@ -197,7 +197,7 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
 
 
 def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> None:
-    """Jobs that hold nodes though they have ended. Left alone, Slurm would wait for minutes and then requeue them."""
+    """Ends jobs that hold nodes though they have ended. Left alone, Slurm waits for minutes and then requeues them."""
     told = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
     others = [name for name, listed, _, _ in todo if listed.id not in told]
     if told:
@@ -215,7 +215,7 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> 
 
 
 def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: JobKeeper, recovered: Recovered) -> None:
-    """slurmctld couldn't be told. What may wait and must not run gets another script; what runs has its own."""
+    """slurmctld couldn't be told. Pending jobs that must not run get another script; running jobs have read theirs."""
     told = {job.id for job in recovered.jobs}
     states = {(each.job, each.task): each for each in queue or ()}
     for (job, task), trace in evidence.jobs.items():
@@ -230,9 +230,9 @@ def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: Jo
 
 
 def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
-    """The repair itself failed: nothing that may have run runs again, and every script is kept. As `repair` otherwise.
+    """The repair itself failed: nothing that may have run runs again, and every script is kept. Returns like `repair`.
 
-    Jobs that slurmctld says it recovered are in its queue. The others are told, unless they were put back.
+    Jobs that slurmctld says it recovered are in its queue. The others are reported, unless they were put back.
     """
     keeper, evidence = JobKeeper(found.epoch), Evidence()
     with suppress(Exception):

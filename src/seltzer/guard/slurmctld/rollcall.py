@@ -1,8 +1,9 @@
-"""All nodes register once more, a while after a repair: then slurmctld finds the jobs that it only believes to run.
+"""Has all nodes register again some time after a repair. slurmctld then notices jobs that it wrongly believes to run.
 
-That takes a reconfigure, and slurmctld answers nobody while it waits, for three seconds, for those of its threads that
-talk to nodes which don't answer. It goes on trying with nodes that are DOWN, so states don't tell; but it counts those
-threads. They are waited for, though not for ever: until then such jobs keep CPUs that nobody uses.
+It takes a reconfigure, in which slurmctld answers nobody for up to three seconds while it waits for its threads that
+talk to unresponsive nodes. Node states don't predict that, since slurmctld keeps trying nodes that are DOWN; but it
+counts those threads. The guard waits until there are none, up to a limit: until the reconfigure, jobs that don't run
+hold CPUs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from seltzer.guard.settings import Settings
 
 
 class RollCall:
-    """A thread that tells when it is time, by `due`."""
+    """A thread that sets `due` when it is time to reconfigure."""
 
     def __init__(self, settings: Settings, processes: Processes, wake: Callable[[], None]) -> None:
         self.due = False
@@ -36,19 +37,17 @@ class RollCall:
         try:
             self._slurm.pause(self._times.roll_call)
             while waiting := self._waiting():
-                log.say(
-                    f"all nodes are to register again: not yet, since slurmctld waits for {waiting} answers of some"
-                )
+                log.say(f"nodes do not register again yet: slurmctld waits for {waiting} answers from nodes")
                 self._slurm.pause(self._times.roll_call_again)
         except Cancelled:
             return
         except SlurmError as error:
-            log.say(f"nodes that don't answer aren't waited for: {error}")
+            log.say(f"no longer waits for nodes that don't answer: {error}")
         self.due = True
         self._wake()
 
     def _waiting(self) -> int:
-        """How many answers of nodes slurmctld waits for, of those that take longer than they should."""
+        """How many threads of slurmctld talk to nodes for longer than an answer takes."""
         end = time.monotonic() + self._times.talk
         while waiting := self._slurm.talks():
             if time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""One life of slurmctld: from its start until it has ended, by itself or since something asked for it."""
+"""One run of slurmctld: from its start until it has ended, by itself or on request."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from seltzer.guard.state.epoch import Epoch
 from seltzer.guard.wake import Waker
 
 _DEBUG = re.compile(rb"^\s*SlurmctldDebug\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
-# Below that slurmctld doesn't say which jobs start, end and are cancelled.
+# At these levels slurmctld doesn't log which jobs start, end and are cancelled.
 _TOO_QUIET = frozenset({b"quiet", b"fatal", b"error", b"info", b"0", b"1", b"2", b"3"})
 
 
 class Reason(enum.Enum):
-    """Why slurmctld has to end, or has ended."""
+    """Why slurmctld has ended, or has to."""
 
     CRASHED = "it ended by itself"
     CHANGED = "the configuration needs a new start"
@@ -45,7 +45,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a life needs around it. `interrupted` names what forbids to go on, if anything does."""
+    """What a run needs. `interrupted` returns the reason to end the run, if there is one."""
 
     settings: Settings
     processes: Processes
@@ -56,10 +56,10 @@ class RunContext:
 
 
 class SlurmctldRun:
-    """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
+    """slurmctld runs from the constructor until `run` returns, and no longer."""
 
     def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
-        """`roll_call`: some jobs may only be believed to run, which shows when their nodes register late enough."""
+        """`roll_call`: slurmctld may believe in jobs that don't run, which shows when their nodes register again."""
         self._context = context
         self._times = context.settings.times
         self._places = context.settings.places
@@ -69,17 +69,17 @@ class SlurmctldRun:
         epoch.link(self._places.link)
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
-        self._quiet = self._found.quiet  # nothing is scheduled yet
+        self._quiet = self._found.quiet  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
         self._teller: Teller | None = None
-        self._opened: tuple[int, str] | None = None  # from which state, and the last line that the log had
+        self._opened: tuple[int, str] | None = None  # the state before the repair is saved, and the log's last line
         if self._quiet:
-            log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
+            log.say("slurmctld may not have saved everything: scheduling is off until its jobs are repaired")
         self._write(chosen)
         recovery.begun(epoch.path)
         self.born = time.monotonic()
         argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
-        # Where it leaves its core when it crashes.
+        # The working directory is where it leaves its core when it crashes.
         self._child = Child(context.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
         self._readiness = self._ask()
         self._ready = False
@@ -92,7 +92,7 @@ class SlurmctldRun:
 
     @property
     def killed(self) -> bool:
-        """Whether it was ended by SIGKILL, which no configuration does."""
+        """Whether it was ended by SIGKILL, which is never the configuration's fault."""
         return self._child.code == -signal.SIGKILL
 
     @property
@@ -106,14 +106,14 @@ class SlurmctldRun:
         return self._child.verdict()
 
     def run(self) -> Reason:
-        """See it through to its end."""
+        """Supervise it until it has ended."""
         try:
             reason = self._watch()
             if reason is not Reason.CRASHED:
                 self._stop(reason)
             return reason
         except BaseException:
-            # Nothing of ours may cost a job: however wrong we are, slurmctld writes its state down.
+            # A bug of ours must not cost a job: slurmctld always gets to save its state.
             self._stop(Reason.STOPPED)
             raise
         finally:
@@ -136,7 +136,7 @@ class SlurmctldRun:
                 return reason
 
     def _attend(self) -> Reason | None:
-        """What there is to do while all is well."""
+        """One tick of a run in which nothing is wrong."""
         if not self._ready and self._readiness.ready and (reason := self._become_ready()):
             return reason
         if not self._ready:
@@ -151,7 +151,7 @@ class SlurmctldRun:
         if change is None:
             self._tell()
             if self._roll_call and self._roll_call.due:
-                words = "all nodes register once more, so that slurmctld finds the jobs that it only believes to run"
+                words = "all nodes register once more, so that slurmctld finds jobs that it wrongly believes to run"
                 log.say(words)
                 self._context.report.tell("NodesCalled", words)
                 self._roll_call = None
@@ -169,7 +169,7 @@ class SlurmctldRun:
             self._reconfiguring = False
             self._epoch.tell(self.config.digest)
         elif self._epoch.told != self.config.digest:
-            # After a crash it isn't done for nothing: two in a row, with jobs ending, have hung slurmds for ever.
+            # Only if needed: two reconfigures in a row after a crash, while jobs end, have hung slurmds for ever.
             log.say("the nodes don't know this configuration yet: one reconfigure")
             self._send_reconfigure()
             return None
@@ -184,10 +184,10 @@ class SlurmctldRun:
         return None
 
     def _repair(self) -> Reason | None:
-        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick.
+        """slurmctld answers and schedules nothing: repair its jobs, then let it schedule. Called again at every tick.
 
-        It is started anew for that, and saves all when it ends. A reconfigure would be no quicker, and would have every
-        slurmd start anew as well, just when jobs end that slurmctld doesn't know.
+        slurmctld is restarted for that, and saves everything when it ends. A reconfigure would be no quicker, and would
+        restart every slurmd as well, just when jobs end that slurmctld doesn't know.
         """
         if not self._repairer:
             context = self._context
@@ -200,7 +200,7 @@ class SlurmctldRun:
         if self._repairer.safe:
             self._opened = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
         else:
-            log.say("not all that was found could be kept: the next start looks at it again")
+            log.say("some jobs could not be kept: the next start looks at them again")
         return Reason.REPAIRED
 
     def _finish_repair(self, before: int, until: str) -> None:
@@ -208,7 +208,7 @@ class SlurmctldRun:
         if continuity.saved(self._epoch.path) != before:
             recovery.finished(self._epoch.path, until)
         else:
-            log.say("slurmctld hasn't saved what was repaired: the next start looks at it again")
+            log.say("slurmctld has not saved the repair: the next start looks at it again")
 
     def _tell(self) -> None:
         self._context.report.set("running", config=self.config.digest, message=self._context.rollout.complaint)
@@ -236,7 +236,7 @@ class SlurmctldRun:
 
     def _write(self, chosen: Config) -> None:
         lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
-        # The last word counts: without the day in each line nobody knows from where on the log has to be read.
+        # The last value counts. Without the date in each line, nobody knows where to begin to read the log.
         lines += "LogTimeFormat=iso8601_ms\n"
         wanted = _DEBUG.findall(chosen.files["slurm.conf"])
         if not wanted or wanted[-1].lower() in _TOO_QUIET:
@@ -246,7 +246,7 @@ class SlurmctldRun:
         config.write(chosen, self._places.etc, lines)
 
     def _stop(self, reason: Reason) -> None:
-        """End it, politely unless it is fenced, and wait until it is gone."""
+        """End slurmctld, with SIGTERM first unless it is fenced, and wait until it is gone."""
         log.say(f"ends slurmctld: {reason.value}")
         if reason is Reason.STOPPED:
             self._context.report.set("stopping")
@@ -262,13 +262,13 @@ class SlurmctldRun:
             fenced = not killed and self._context.interrupted() is Reason.FENCED
             if not killed and (fenced or time.monotonic() >= killing):
                 if patience and not fenced:
-                    log.say(f"slurmctld didn't end within {patience:.0f} s")
+                    log.say(f"slurmctld did not end within {patience:.0f} s")
                 self._child.send(signal.SIGKILL)
                 killed = True
             self._context.waker.wait(self._times.tick)
             self._context.processes.reap()
         if self._child.code == 0:
-            with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
+            with suppress(OSError):  # then the next start searches for unsaved jobs, and finds none
                 recovery.ended_well(self._epoch.path, before)
             if self._opened:
                 self._finish_repair(*self._opened)

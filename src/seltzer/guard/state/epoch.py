@@ -1,11 +1,11 @@
-"""The fence: slurmctld keeps its state in `epoch-N`, and whoever comes next renames that to `epoch-N+1`.
+"""The fence: slurmctld keeps its state in `epoch-N`, and the next guard renames that directory to `epoch-N+1`.
 
-From that moment the one before, cut off, frozen or slow, can save and acknowledge nothing: the path that it knows is
-gone. No clock and no API server is needed for that. A name is looked for before the Lease is looked at, so whoever
-slept in between, and lost the Lease meanwhile, finds that the name is gone. That holds for what is found out about
-the state in between, too: it is true of the directory that had the name, or of nothing.
+From then on the previous slurmctld, whether cut off, frozen or slow, can neither save nor acknowledge anything: its
+path is gone. That needs no clock and no API server. The name is looked up before the Lease is checked: a guard that
+sleeps in between and loses the Lease meanwhile finds the name gone. The same holds for what is learned about the state
+in between: it is true of the directory that had the name, or of nothing.
 
-Numbers only grow, also when a person decides to go on from an older state, and no name ever comes back.
+Numbers only grow, even when a person decides to continue from an older state. No name is ever used twice.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NAME = re.compile(r"epoch-([1-9][0-9]{0,17})")
-# Not `.new`: those are Slurm's half-written files.
+# Not `.new`: that suffix marks Slurm's half-written files.
 _TOLD = "seltzer.told"
 
 
 class Blocked(Exception):
-    """The state isn't as we would have left it. A person has to look at it."""
+    """The state isn't as the guard would have left it. A person has to look at it."""
 
 
 class Overtaken(Exception):
-    """Somebody else changed the state while we were about to: the Lease isn't ours, or won't be for long."""
+    """Another guard changed the state first: the Lease isn't ours, or won't be for long."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """The state directory that we made ours."""
+    """The state directory of this term."""
 
     path: Path
     number: int
     inode: tuple[int, int]
 
     def ours(self) -> bool:
-        """Whether it still has its name, so that slurmctld can save its state. Raises OSError if that can't be seen."""
+        """Whether it still has its name, so that slurmctld can save its state. Raises OSError if that is unknown."""
         try:
-            # NFS believes what it knows about names for half a minute, unless their folder is opened.
+            # NFS caches names for half a minute, unless their folder is opened.
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 found = os.stat(self.path.name, dir_fd=folder, follow_symlinks=False)
@@ -53,9 +53,9 @@ class Epoch:
         return (found.st_dev, found.st_ino) == self.inode
 
     def link(self, link: Path) -> None:
-        """Make it StateSaveLocation without its changing name: slurmds complain of a slurm.conf that isn't theirs.
+        """Make it StateSaveLocation under a constant name: slurmds complain when slurm.conf differs from theirs.
 
-        It fences all the same, since the link leads to the name.
+        It still fences, since the link leads to the epoch's name.
         """
         half = link.with_name(f"{link.name}.half")
         half.unlink(missing_ok=True)
@@ -64,10 +64,10 @@ class Epoch:
 
     @property
     def told(self) -> str:
-        """The configuration of which all nodes were told by a reconfigure; empty in a new cluster.
+        """The configuration that a reconfigure has spread to all nodes; empty in a new cluster.
 
-        That needs one in any case: until then a crash would leave accounting without a file that slurmctld doesn't
-        start without.
+        A new cluster needs one reconfigure in any case: until then a crash would leave accounting without a file that
+        slurmctld doesn't start without.
         """
         try:
             return (self.path / _TOLD).read_text()
@@ -76,7 +76,7 @@ class Epoch:
 
     def tell(self, digest: str) -> None:
         half = self.path / f"{_TOLD}.half"
-        with suppress(OSError):  # then they are told once more the next time, which harms nobody
+        with suppress(OSError):  # then it is spread once more the next time, which is harmless
             half.write_text(digest)
             half.rename(self.path / _TOLD)
 
@@ -88,10 +88,10 @@ def begin(
     check: Callable[[Path | None], object] = lambda found: None,
     above: int = 0,
 ) -> Epoch:
-    """Fence off everybody before us. Raises Blocked, Overtaken or OSError, and then nothing was started.
+    """Fence off all previous guards. Raises Blocked, LostRace or OSError, and then nothing was started.
 
-    `leading` says whether we hold the Lease for sure. `check` raises Blocked if we may not go on from what was found,
-    and then nothing was changed. The number will be greater than `above`.
+    `leading` says whether we hold the Lease for certain. `check` raises Blocked if we may not continue from the state
+    that was found; then nothing was changed. The new number is greater than `above`.
     """
     found = _epochs(state)
     if len(found) > 1:
@@ -103,7 +103,7 @@ def begin(
     newest = max([*found, above])
     ours = _rename(state / f"epoch-{found[0]}", newest + 1) if found else _make(state, newest)
     sync(state)
-    # Half-written files, Slurm's and ours: on a full volume they would take the room that is needed to start.
+    # Half-written files, Slurm's and ours: on a full volume they take the space that a start needs.
     for left in (*ours.path.glob("*.new"), *ours.path.glob("*.half")):
         left.unlink(missing_ok=True)
     return ours
@@ -131,10 +131,10 @@ def _rename(old: Path, number: int) -> Epoch:
 
 
 def _make(state: Path, above: int) -> Epoch:
-    """The first epoch has one origin for ever, which is renamed as any other.
+    """The first epoch comes from one origin for ever, which is renamed like any other epoch.
 
-    Who only made a directory, and slept before that, would give a name back to the slurmctld that was fenced by its
-    going away.
+    If it were just created, a guard that slept before creating it could give the name back to a slurmctld that was
+    fenced by the name's disappearance.
     """
     origin = state / f".origin-{above}"
     if not origin.is_symlink():
@@ -156,7 +156,7 @@ def _epochs(state: Path) -> list[int]:
 
 
 def sync(folder: Path) -> None:
-    """Have the names in it outlive a loss of power."""
+    """Make the names in this folder survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -126,7 +126,7 @@ def test_what_can_be_kept_nowhere_is_looked_at_again_until_it_can(rig: Rig) -> N
         file.write_text("not a folder")
     os.kill(pid, signal.SIGKILL)
     until("the job is named", lambda: rig.api.report.get("recovered"))
-    until("it is not forgotten", lambda: rig.said.count("the next start looks at it again") > 1)
+    until("it is not forgotten", lambda: rig.said.count("the next start looks at them again") > 1)
     (rig.state / "lost").unlink()
     assert rig.running() != pid
     assert "echo 12" in (rig.state / "lost" / "job.12" / "script").read_text()
@@ -245,7 +245,7 @@ def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
-    until("it is put off", lambda: "not yet, since slurmctld waits for 3 answers" in rig.said)
+    until("it is put off", lambda: "do not register again yet: slurmctld waits for 3 answers" in rig.said)
     until("it is asked again and again", lambda: asked(rig) > 10)
     assert len(rig.happened("reconfigure")) == before
     diagnose(rig, 0)
@@ -260,7 +260,7 @@ def test_a_talk_to_nodes_that_is_over_soon_puts_nothing_off(rig: Rig) -> None:
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
-    assert "not yet" not in rig.said
+    assert "do not register again yet" not in rig.said
 
 
 def test_who_can_not_tell_is_not_waited_for(rig: Rig) -> None:
@@ -272,4 +272,4 @@ def test_who_can_not_tell_is_not_waited_for(rig: Rig) -> None:
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
-    assert "aren't waited for" in rig.said
+    assert "no longer waits for nodes" in rig.said

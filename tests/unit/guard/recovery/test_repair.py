@@ -286,7 +286,7 @@ def test_a_job_of_which_nobody_knows_whether_it_was_taken_says_so(epoch: Path) -
     write_job(epoch, 12, key="k12")
     journal(epoch, k12={"user_id": "1000"})
     _, whys = repaired(epoch, Ctl(unanswered={12: lambda ctl: setattr(ctl, "deaf", True)}), submit(12, 1))
-    assert whys["12"].startswith("look first whether it is in the queue")
+    assert whys["12"].startswith("first check whether it is in the queue")
     assert (epoch.parent / spool.LOST / "job.12" / "script").exists()
 
 
@@ -382,7 +382,7 @@ def test_what_can_neither_be_held_nor_put_aside_is_not_left_to_run(
     ctl.knows(12)
     safe, whys = repaired(epoch, ctl, LINE % (1, START % 12))
     assert not safe, "so the next start looks at it again, before anything is scheduled"
-    assert "tried in vain: Input/output error" in whys["12"]
+    assert "did not succeed: Input/output error" in whys["12"]
 
 
 def fail(*_: object) -> None:
