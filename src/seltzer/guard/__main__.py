@@ -39,7 +39,7 @@ def _run() -> int:
     processes = Processes()
     supervisor = Supervisor(settings, api, processes)
     try:
-        slurmd_probe.make_room(http_server.AT_ONCE)
+        slurmd_probe.raise_file_limit(http_server.AT_ONCE)
         http_server.serve(settings, processes, supervisor.unready)
     except OSError as error:
         # Without this port the operator can't list jobs here; that is no reason not to run slurmctld.

@@ -19,7 +19,7 @@ class Places:
     link: Path = Path("/run/slurmctld-state")
     etc: Path = Path("/etc/slurm")
     cores: Path = Path("/run/cores")
-    verdict: Path = Path("/dev/termination-log")
+    termination_log: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
     sdiag: str = "sdiag"
@@ -56,10 +56,10 @@ class Times:
     repair: float = 20.0  # for repairing jobs before anything is scheduled
     # After a crash: a job whose start was saved but never reached a node goes unnoticed until that node registers
     # later than BatchStartTimeout (10 s) after the start. Left alone, that takes a quarter of an hour.
-    roll_call: float = 20.0
-    roll_call_again: float = 5.0  # how often to check whether all nodes answer
-    talk: float = 1.0  # the longest that slurmctld talks to a node that answers
-    roll_call_latest: float = 120.0
+    reregister_after: float = 20.0
+    reregister_retry: float = 5.0  # how often to check whether all nodes answer
+    node_reply: float = 1.0  # the longest that slurmctld talks to a node that answers
+    reregister_latest: float = 120.0
     rotate: float = 5.0  # how often the size of the logs is checked
 
 

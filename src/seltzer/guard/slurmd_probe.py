@@ -24,7 +24,7 @@ DEADLINE = 5.0
 _RESERVE = 256
 _TICK = 0.25
 # Errors by which the network says that no slurmd is there. All others, such as a full table, are problems of our own.
-_NOBODY = frozenset(
+_UNREACHABLE = frozenset(
     {
         *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT),
         *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.EACCES),
@@ -45,20 +45,20 @@ def parse(text: str) -> tuple[int, list[str]] | None:
     return (number, addresses) if 0 < number < 65536 and len(addresses) <= MOST else None
 
 
-def make_room(askers: int) -> None:
+def raise_file_limit(requests: int) -> None:
     """Let this many requests probe all addresses at the same time, as far as the limit allows: it is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = askers * MOST + _RESERVE
+    wanted = requests * MOST + _RESERVE
     wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # then fewer are probed at once
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def room(askers: int) -> int:
+def probes_at_once(requests: int) -> int:
     """How many addresses each of this many requests may probe at once."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - _RESERVE) // askers))
+    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - _RESERVE) // requests))
 
 
 def answering(
@@ -70,19 +70,19 @@ def answering(
     """
     end = time.monotonic() + deadline
     waiting = deque(dict.fromkeys(addresses))
-    with _Asked(port) as asked:
-        while waiting or asked.open:
+    with _Probes(port) as probes:
+        while waiting or probes.open:
             if time.monotonic() >= end:
                 raise TimeoutError(
-                    f"{len(waiting) + len(asked.open)} addresses were not probed in time, {at_once} at once"
+                    f"{len(waiting) + len(probes.open)} addresses were not probed in time, {at_once} at once"
                 )
-            while waiting and len(asked.open) < at_once:
-                asked.begin(waiting.popleft(), patience)
-            asked.listen()
-    return asked.found
+            while waiting and len(probes.open) < at_once:
+                probes.begin(waiting.popleft(), patience)
+            probes.listen()
+    return probes.found
 
 
-class _Asked:
+class _Probes:
     """Connections in progress, the oldest first."""
 
     def __init__(self, port: int) -> None:
@@ -92,7 +92,7 @@ class _Asked:
         self._selector = selectors.DefaultSelector()
         self._listened = 0.0
 
-    def __enter__(self) -> _Asked:
+    def __enter__(self) -> _Probes:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,7 +107,7 @@ class _Asked:
         one.setblocking(False)
         self._selector.register(one, selectors.EVENT_WRITE)
         code = one.connect_ex((address, self._port))
-        if code not in (0, errno.EINPROGRESS) and _is_nobody(code):
+        if code not in (0, errno.EINPROGRESS) and _is_unreachable(code):
             self._end(one)
 
     def listen(self) -> None:
@@ -119,7 +119,7 @@ class _Asked:
             if key.events == selectors.EVENT_READ:
                 self.found.append(self.open[one][0])  # any reaction, even an error, means a process is there
                 self._end(one)
-            elif _is_taken(one):
+            elif _is_connected(one):
                 self._selector.modify(one, selectors.EVENT_READ)
             else:
                 self._end(one)
@@ -135,10 +135,10 @@ class _Asked:
         del self.open[one]
 
 
-def _is_taken(one: socket.socket) -> bool:
+def _is_connected(one: socket.socket) -> bool:
     """Whether the connection is established. If it is, shuts down our side, which makes the peer close it."""
     code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code and _is_nobody(code):
+    if code and _is_unreachable(code):
         return False
     try:
         one.shutdown(socket.SHUT_WR)
@@ -147,7 +147,7 @@ def _is_taken(one: socket.socket) -> bool:
     return True
 
 
-def _is_nobody(code: int) -> bool:
-    if code not in _NOBODY:
+def _is_unreachable(code: int) -> bool:
+    if code not in _UNREACHABLE:
         raise OSError(code, os.strerror(code))
     return True

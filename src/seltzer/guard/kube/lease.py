@@ -18,7 +18,7 @@ from seltzer.guard.kube.client import ApiError, Conflict, Json, KubeClient
 from seltzer.guard.kube.report import PREFIX, Report, now
 from seltzer.guard.settings import Settings
 
-ASKED = ("hold", "accept-state")
+REQUESTS = ("hold", "accept-state")
 """Annotations of the Lease by which people and the operator make requests."""
 
 
@@ -29,7 +29,7 @@ class LeaseKeeper:
     """
 
     def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
-        self.report = Report(self._hurry)
+        self.report = Report(self._renew_now)
         self.inherited: Mapping[str, str] = {}
         """The Lease's annotations when it was won, without their prefix: what the previous holder reported."""
         self.annotations: Mapping[str, str] = {}
@@ -46,12 +46,12 @@ class LeaseKeeper:
         self._version = ""
         self._renewed = -math.inf  # when the last successful renewal was sent
         self._seen: tuple[str, float] = ("", 0.0)  # the Lease's resourceVersion, and when it was first seen
-        self._free = math.inf  # when another holder's Lease expires, unless it is renewed
+        self._expires = math.inf  # when another holder's Lease expires, unless it is renewed
         self._announced = -math.inf  # when the EndpointSlice last had our address
-        self._heard = -math.inf  # when the API server last answered about the Lease
-        self._used_up: set[str] = set()  # requests that have been carried out and are to be removed
+        self._contact = -math.inf  # when the API server last answered about the Lease
+        self._consumed: set[str] = set()  # requests that have been carried out and are to be removed
         self._trouble: dict[str, str] = {}  # the last error of each step
-        self._again = threading.Event()
+        self._due = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
 
@@ -62,7 +62,7 @@ class LeaseKeeper:
     def term(self) -> int:
         return self._won if self._held else 0
 
-    def sure(self) -> bool:
+    def surely_held(self) -> bool:
         """Whether no other guard can hold the Lease now: others wait a full duration after our last renewal."""
         return self._held and time.monotonic() - self._renewed < self._times.lease / 2
 
@@ -71,38 +71,38 @@ class LeaseKeeper:
         """Whether slurmctld is requested to stay down."""
         return self.annotations.get("hold") == "true"
 
-    def heard(self) -> bool:
+    def in_contact(self) -> bool:
         """Whether the API server answered recently enough for us to notice a free Lease."""
-        return time.monotonic() - self._heard < self._times.lease
+        return time.monotonic() - self._contact < self._times.lease
 
-    def use_up(self, name: str) -> None:
+    def consume(self, name: str) -> None:
         """Remove a request's annotation: it has been carried out, and must not be carried out twice."""
         if name in self.annotations:
-            self._used_up.add(name)
-            self._again.set()
+            self._consumed.add(name)
+            self._due.set()
 
-    def renounce(self) -> None:
+    def give_up_term(self) -> None:
         """Give up the term, whatever the Lease says: the epoch belongs to another guard. Then compete again."""
         self._held = False
-        self._again.set()
+        self._due.set()
 
     def end(self) -> None:
         """Release the Lease if it is ours, so that the next holder needn't wait. Returns soon even if that fails."""
         self._ending.set()
-        self._again.set()
+        self._due.set()
         self._thread.join(2 * self._times.api + 1)
 
-    def _hurry(self) -> None:
+    def _renew_now(self) -> None:
         if self._held:
-            self._again.set()
+            self._due.set()
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            self._attempt(self._renew if self._held else self._run_for_it)
+            self._attempt(self._renew if self._held else self._try_acquire)
             if self._held and not self._ending.is_set():
                 self._attempt(self._announce)
-            self._again.wait(self._pause())
-            self._again.clear()
+            self._due.wait(self._pause())
+            self._due.clear()
         if self._held:
             self._attempt(self._release)
 
@@ -120,10 +120,10 @@ class LeaseKeeper:
     def _pause(self) -> float:
         if self._held:
             return self._times.lease / 5
-        left = self._free - time.monotonic()  # wakes up right when the Lease may be taken
+        left = self._expires - time.monotonic()  # wakes up right when the Lease may be taken
         return min(self._times.lease / 10, left) if left > 0 else self._times.lease / 10
 
-    def _run_for_it(self) -> None:
+    def _try_acquire(self) -> None:
         """Take the Lease if it is free, already ours, or not renewed for its whole duration."""
         lease = self._get()
         version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
@@ -132,8 +132,8 @@ class LeaseKeeper:
         holder = spec.get("holderIdentity") or ""
         mine = holder == self._settings.identity
         lasts = spec.get("leaseDurationSeconds") or self._times.lease
-        self._free = self._seen[1] + lasts if holder and not mine else math.inf
-        if holder and not mine and time.monotonic() < self._free:
+        self._expires = self._seen[1] + lasts if holder and not mine else math.inf
+        if holder and not mine and time.monotonic() < self._expires:
             return
         inherited = self.annotations
         self.report.inherit()
@@ -175,27 +175,27 @@ class LeaseKeeper:
     def _write(self, version: str, spec: Json) -> None:
         """Write to this version only: of two guards that try, one gets a Conflict."""
         sent = time.monotonic()
-        used_up = list(self._used_up)
-        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
+        consumed = list(self._consumed)
+        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in consumed}
         metadata = {"resourceVersion": version, "annotations": annotations}
         lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
         self._version = lease["metadata"]["resourceVersion"]
         self._renewed = sent
-        self._used_up.difference_update(used_up)
-        self._listen(lease)
+        self._consumed.difference_update(consumed)
+        self._take_annotations(lease)
 
     def _get(self) -> Json:
         lease = self._api.get(self._lease)
-        self._listen(lease)
+        self._take_annotations(lease)
         return lease
 
-    def _listen(self, lease: Json) -> None:
+    def _take_annotations(self, lease: Json) -> None:
         """Take over the annotations, and wake the supervisor if a request changed."""
         found = lease["metadata"].get("annotations") or {}
-        told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
-        before, self.annotations = self.annotations, told
-        self._heard = time.monotonic()
-        if any(before.get(name) != told.get(name) for name in ASKED):
+        values = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        before, self.annotations = self.annotations, values
+        self._contact = time.monotonic()
+        if any(before.get(name) != values.get(name) for name in REQUESTS):
             self._wake()
 
     def _announce(self) -> None:

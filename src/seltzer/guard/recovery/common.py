@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seltzer.guard import log
-from seltzer.guard.recovery import record
-from seltzer.guard.recovery.record import Recovery, Told
-from seltzer.guard.recovery.slurm import Listed
+from seltzer.guard.recovery import recoveries
+from seltzer.guard.recovery.recoveries import JobOutcome, Recovery
+from seltzer.guard.recovery.slurm import QueueEntry
 from seltzer.guard.recovery.verdicts import Outcome
 
 DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is
@@ -26,7 +26,7 @@ class Submitter(Protocol):
 class Controller(Protocol):
     """slurmctld, as implemented by `recovery.slurm.SlurmCommands`. Every method may raise SlurmError or Cancelled."""
 
-    def queue(self) -> list[Listed]: ...
+    def queue(self) -> list[QueueEntry]: ...
 
     def hold(self, names: Sequence[str], why: str) -> None: ...
 
@@ -44,25 +44,25 @@ class Controller(Protocol):
 
 
 @dataclass
-class Recovered:
+class RepairReport:
     """What became of all jobs that were found."""
 
-    jobs: list[Told] = field(default_factory=list)
+    jobs: list[JobOutcome] = field(default_factory=list)
     written: Recovery | None = None
 
-    def tell(self, id_: str, user: object, outcome: Outcome, why: str) -> None:
-        self.jobs.append(Told(id_, "" if user is None else str(user), outcome, why[:_WHY]))
+    def add(self, id_: str, user: object, outcome: Outcome, why: str) -> None:
+        self.jobs.append(JobOutcome(id_, "" if user is None else str(user), outcome, why[:_WHY]))
         log.say(f"job {id_} of user {user}: {outcome}: {why}")
 
     def write(self, epoch: Path) -> None:
         """Store it on the volume, unless it is empty. Also after a repair that was cut short: the next repair may have
         nothing to report about these jobs."""
         if self.jobs:
-            self.written = record.add(epoch, self.jobs)
+            self.written = recoveries.add(epoch, self.jobs)
 
     def as_json(self, epoch: Path) -> str:
         """For the Lease: this and earlier recoveries, as far as they fit. Empty if there are none."""
-        known = record.read(epoch)
+        known = recoveries.read(epoch)
         if self.written and self.written not in known:
             known.append(self.written)  # the volume may be full
-        return record.for_lease(known)
+        return recoveries.for_lease(known)

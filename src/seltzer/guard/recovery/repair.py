@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from seltzer.guard import log
 from seltzer.guard.recovery import history, spool, traces
-from seltzer.guard.recovery.back import put_back
-from seltzer.guard.recovery.common import DYING, Controller, Recovered
-from seltzer.guard.recovery.found import Found
+from seltzer.guard.recovery.common import DYING, Controller, RepairReport
+from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.keeper import JobKeeper
-from seltzer.guard.recovery.slurm import Cancelled, Listed, SlurmError
+from seltzer.guard.recovery.put_back import put_back
+from seltzer.guard.recovery.slurm import Cancelled, QueueEntry, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
 
@@ -19,10 +19,10 @@ _AGAIN = 0.1
 # Outcomes of jobs that no longer need what was found.
 _BACK = ("put-back", "held", "cancelled")
 
-Todo = tuple[str, Listed, JobVerdict, Trace]
+Todo = tuple[str, QueueEntry, JobVerdict, Trace]
 
 
-def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered) -> bool:
+def repair(found: Findings, slurm: Controller, keep_jobs: bool, recovered: RepairReport) -> bool:
     """Whatever fails, no job that may have run is left in a state in which it would run again. Safe to repeat.
 
     Returns whether what was found is no longer needed. What was reported stays reported when this raises. Raises
@@ -30,10 +30,10 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     """
     evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
     keeper = JobKeeper(found.epoch)
-    queue: list[Listed] | None = None
+    queue: list[QueueEntry] | None = None
     try:
-        queue = _not_others(_ask(slurm), evidence, found)
-        _mend(queue, evidence, found, keeper, slurm, recovered)
+        queue = _exclude_reused_ids(_ask(slurm), evidence, found)
+        _repair_known(queue, evidence, found, keeper, slurm, recovered)
     except Cancelled:
         raise
     except Exception as error:  # a SlurmError or an unexpected one: jobs can be put back all the same
@@ -45,7 +45,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     return keeper.safe
 
 
-def _ask(slurm: Controller) -> list[Listed]:
+def _ask(slurm: Controller) -> list[QueueEntry]:
     """slurmctld says that it is ready a moment before it answers."""
     while True:
         try:
@@ -55,7 +55,7 @@ def _ask(slurm: Controller) -> list[Listed]:
             slurm.pause(_AGAIN)
 
 
-def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> list[Listed]:
+def _exclude_reused_ids(queue: Sequence[QueueEntry], evidence: Evidence, found: Findings) -> list[QueueEntry]:
     """Excludes other jobs that were given the ID of a job that was found, where that couldn't be prevented."""
     others = {
         job
@@ -65,20 +65,20 @@ def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> li
     return [each for each in queue if each.job not in others]
 
 
-def _mend(
-    queue: Sequence[Listed],
+def _repair_known(
+    queue: Sequence[QueueEntry],
     evidence: Evidence,
-    found: Found,
+    found: Findings,
     keeper: JobKeeper,
     slurm: Controller,
-    recovered: Recovered,
+    recovered: RepairReport,
 ) -> None:
     """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are."""
     todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
     traced = _with_traces(queue, evidence)
     if found.unlogged:
         traced += _without_traces(queue, traced)
-        _keep_from_starting_over(queue, slurm)
+        _prevent_requeue(queue, slurm)
     for name, listed, trace in traced:
         verdict = of_known(trace, listed.state, listed.user, "" if listed.held else found.unlogged)
         if verdict:
@@ -88,7 +88,7 @@ def _mend(
     _complete(todo["complete"], slurm, recovered)
 
 
-def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str, Listed, Trace]]:
+def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[str, QueueEntry, Trace]]:
     """Jobs and tasks of the queue that the log mentions, with their names in Slurm's commands."""
     found = []
     tasks = evidence.by_array()
@@ -108,14 +108,14 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
 
 
 def _without_traces(
-    queue: Sequence[Listed], traced: Sequence[tuple[str, Listed, Trace]]
-) -> list[tuple[str, Listed, Trace]]:
+    queue: Sequence[QueueEntry], traced: Sequence[tuple[str, QueueEntry, Trace]]
+) -> list[tuple[str, QueueEntry, Trace]]:
     """All others, which the log says nothing about."""
-    told = {(listed.job, listed.task) for _, listed, _ in traced}
-    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in told]
+    names = {(listed.job, listed.task) for _, listed, _ in traced}
+    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in names]
 
 
-def _keep_from_starting_over(queue: Sequence[Listed], slurm: Controller) -> None:
+def _prevent_requeue(queue: Sequence[QueueEntry], slurm: Controller) -> None:
     """Jobs that hold nodes may have ended without a log line; Slurm would restart those that no node has."""
     names = [_name(each) for each in queue if each.state in ALIVE]
     try:
@@ -125,7 +125,7 @@ def _keep_from_starting_over(queue: Sequence[Listed], slurm: Controller) -> None
         log.say(f"jobs that have ended may start again: {error}")
 
 
-def _name(listed: Listed) -> str:
+def _name(listed: QueueEntry) -> str:
     return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
 
 
@@ -140,7 +140,7 @@ def _in_range(task: str, ranges: str) -> bool:
     return False
 
 
-def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
+def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
     """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
     if not todo:
         return
@@ -158,9 +158,9 @@ def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered:
     for name, listed, verdict, _ in todo:
         if name in left:
             why = keeper.withdraw(listed.job, f"{verdict.why}; it can't be held, so it is made to fail")
-            recovered.tell(name, listed.user, "kept", why)
+            recovered.add(name, listed.user, "kept", why)
         else:
-            recovered.tell(name, listed.user, verdict.outcome, verdict.why)
+            recovered.add(name, listed.user, verdict.outcome, verdict.why)
 
 
 def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
@@ -180,7 +180,7 @@ def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
     ]
 
 
-def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
+def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
     named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
     if not named:
         return
@@ -193,16 +193,16 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
             if listed.state == "PENDING":
                 whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it waits, it is made to fail")
     for name, (listed, verdict) in named.items():
-        recovered.tell(name, listed.user, verdict.outcome, whys[name])
+        recovered.add(name, listed.user, verdict.outcome, whys[name])
 
 
-def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> None:
+def _complete(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> None:
     """Ends jobs that hold nodes though they have ended. Left alone, Slurm waits for minutes and then requeues them."""
-    told = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
-    others = [name for name, listed, _, _ in todo if listed.id not in told]
-    if told:
+    statuses = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
+    others = [name for name, listed, _, _ in todo if listed.id not in statuses]
+    if statuses:
         try:
-            slurm.complete(told)
+            slurm.complete(statuses)
         except SlurmError as error:
             log.say(str(error))
             others = [name for name, *_ in todo]
@@ -211,25 +211,27 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> 
         slurm.cancel_jobs(others)
     for name, listed, verdict, _ in todo:
         more = "; it shows as cancelled" if name in others else ""
-        recovered.tell(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
+        recovered.add(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
 
 
-def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: JobKeeper, recovered: Recovered) -> None:
+def _withdraw_all(
+    queue: Sequence[QueueEntry] | None, evidence: Evidence, keeper: JobKeeper, recovered: RepairReport
+) -> None:
     """slurmctld couldn't be told. Pending jobs that must not run get another script; running jobs have read theirs."""
-    told = {job.id for job in recovered.jobs}
+    done = {job.id for job in recovered.jobs}
     states = {(each.job, each.task): each for each in queue or ()}
     for (job, task), trace in evidence.jobs.items():
         name = f"{job}_{task}" if task else str(job)
         listed = states.get((job, task))
-        if name in told or (queue is not None and listed is None) or not spool.directory(keeper.epoch, job).is_dir():
+        if name in done or (queue is not None and listed is None) or not spool.directory(keeper.epoch, job).is_dir():
             continue
         verdict = of_known(trace, "PENDING", listed.user if listed else None)
         if verdict and (listed is None or listed.state == "PENDING") and job in (evidence.recovered or {job}):
             why = keeper.withdraw(job, f"{verdict.why}; if it waits, it is made to fail")
-            recovered.tell(name, listed and listed.user, "kept", why)
+            recovered.add(name, listed and listed.user, "kept", why)
 
 
-def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
+def emergency(found: Findings, error: Exception, recovered: RepairReport) -> bool:
     """The repair itself failed: nothing that may have run runs again, and every script is kept. Returns like `repair`.
 
     Jobs that slurmctld says it recovered are in its queue. The others are reported, unless they were put back.
@@ -238,10 +240,10 @@ def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
     with suppress(Exception):
         evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
         _withdraw_all(None, evidence, keeper, recovered)
-    told = {job.id: job.outcome for job in recovered.jobs}
+    done = {job.id: job.outcome for job in recovered.jobs}
     for job in sorted(spool.saved(found.epoch) - evidence.recovered):
-        if told.get(str(job), "kept") not in _BACK:
+        if done.get(str(job), "kept") not in _BACK:
             why = keeper.keep(job, f"the repair failed, so look whether it is in the queue: {error!r}")
-            if str(job) not in told:
-                recovered.tell(str(job), None, "kept", why)
+            if str(job) not in done:
+                recovered.add(str(job), None, "kept", why)
     return keeper.safe

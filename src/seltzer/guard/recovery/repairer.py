@@ -16,13 +16,13 @@ class Repairer:
     """A thread that repairs what was found. Sets `done` in any case, soon after its deadline at the latest."""
 
     def __init__(
-        self, found: recovery.Found, settings: Settings, processes: Processes, wake: Callable[[], None]
+        self, found: recovery.Findings, settings: Settings, processes: Processes, wake: Callable[[], None]
     ) -> None:
         self._found = found
         self._keep_jobs = settings.keep_jobs
         self._wake = wake
         self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + settings.times.repair)
-        self.recovered = recovery.Recovered()
+        self.recovered = recovery.RepairReport()
         self.done = False
         self.safe = False
         """Whether what was found is no longer needed: everything is repaired, or kept for a person."""

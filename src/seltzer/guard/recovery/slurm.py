@@ -21,7 +21,7 @@ from seltzer.guard.slurmctld.config import LOCAL, REST
 from seltzer.guard.slurmctld.output import bare
 
 API = "v0.0.45"
-TALKS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
+NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
 """sdiag's count of the threads that talk to nodes."""
 DUPLICATE = 2011
 _AT_ONCE = 200
@@ -49,7 +49,7 @@ class Cancelled(Exception):
 
 
 @dataclass(frozen=True)
-class Listed:
+class QueueEntry:
     """A job or an array task, as squeue lists it."""
 
     job: int
@@ -79,7 +79,7 @@ class SlurmCommands:
             with suppress(OSError):
                 process.kill()
 
-    def queue(self) -> list[Listed]:
+    def queue(self) -> list[QueueEntry]:
         """All jobs that slurmctld knows, one entry for each task of an array."""
         fields = "%F|%K|%A|%T|%U|%Q"
         words = [self._places.squeue, "--noheader", "--all", "--array", "--states=all", f"--format={fields}"]
@@ -104,10 +104,10 @@ class SlurmCommands:
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
 
-    def talks(self) -> int:
+    def node_threads(self) -> int:
         """How many threads of slurmctld currently talk to nodes, or try to."""
         said = self._run([self._places.sdiag])
-        found = TALKS.search(said)
+        found = NODE_THREADS.search(said)
         if found is None:
             raise SlurmError(f"{self._places.sdiag} doesn't say how many threads talk to nodes")
         return int(found[1])
@@ -286,10 +286,10 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _listed(line: str) -> Listed | None:
+def _listed(line: str) -> QueueEntry | None:
     try:
         job, task, own, state, user, priority = line.strip().split("|")
-        return Listed(
+        return QueueEntry(
             int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
         )
     except ValueError:

@@ -38,7 +38,7 @@ class Trace:
     """One job, or one task of an array, according to the log."""
 
     submitted: bool = False
-    together: bool = False
+    heterogeneous: bool = False
     """It is part of a heterogeneous job."""
     interactive: bool = False
     started: str = ""
@@ -48,7 +48,7 @@ class Trace:
     """As from wait(2), if it ended by itself."""
     requeued: bool = False
     cancelled: bool = False
-    asked: int | None = None
+    cancel_asked_by: int | None = None
     """The user who asked to cancel it, if the log says neither that this was done nor that it was refused."""
     modified: bool = False
     held: bool | None = None
@@ -97,8 +97,8 @@ def _submit(trace: Trace, _: re.Match[str]) -> None:
     trace.submitted = True
 
 
-def _submit_together(trace: Trace, _: re.Match[str]) -> None:
-    trace.submitted = trace.together = True
+def _submit_heterogeneous(trace: Trace, _: re.Match[str]) -> None:
+    trace.submitted = trace.heterogeneous = True
 
 
 def _allocate(trace: Trace, match: re.Match[str]) -> None:
@@ -110,7 +110,7 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
     trace.ended = trace.requeued = trace.cancelled = False
-    trace.status = trace.asked = None
+    trace.status = trace.cancel_asked_by = None
 
 
 def _register(trace: Trace, match: re.Match[str]) -> None:
@@ -133,15 +133,15 @@ def _requeue(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _ask(trace: Trace, match: re.Match[str]) -> None:
-    trace.asked = int(match["uid"])
+    trace.cancel_asked_by = int(match["uid"])
 
 
 def _refuse(trace: Trace, _: re.Match[str]) -> None:
-    trace.asked = None
+    trace.cancel_asked_by = None
 
 
 def _signal(trace: Trace, match: re.Match[str]) -> None:
-    trace.asked = None
+    trace.cancel_asked_by = None
     if match["signal"] == "9":
         trace.cancelled = True
     if match["state"] != "pending" and not trace.started:
@@ -170,7 +170,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
     (re.compile(_BEFORE + pattern.replace("<job>", _JOB).replace("<int>", _NUMBER)), step)
     for pattern, step in (
         (r"_slurm_rpc_submit_batch_job: <job>", _submit),
-        (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_together),
+        (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_heterogeneous),
         (r"_slurm_rpc_allocate_resources <job> NodeList=(?P<nodes>\S+)", _allocate),
         (r"Allocate <job> NodeList=(?P<nodes>\S+)", _start),
         (r"Started <job> in \S+ on (?P<nodes>\S+)", _start),

@@ -79,7 +79,7 @@ def _why_not(job: Unsaved, keep_jobs: bool) -> str:
         return "sbatch had not been answered, or slurmctld's log is gone"
     if not keep_jobs:
         return "controller.keepJobs is off"
-    if job.trace.together:
+    if job.trace.heterogeneous:
         return "a heterogeneous job can't be put back"
     if not job.has_script:
         return "its script or environment isn't text"
@@ -97,9 +97,9 @@ def _doubt(job: Unsaved) -> str:
         return f"it had started on {trace.started}"
     if any(each.started or each.ended for each in job.tasks.values()):
         return "some of its tasks had started"
-    if any(each.cancelled or each.asked is not None for each in job.tasks.values()):
+    if any(each.cancelled or each.cancel_asked_by is not None for each in job.tasks.values()):
         return "some of its tasks had been cancelled"
-    if trace.asked is not None:
+    if trace.cancel_asked_by is not None:
         return "somebody was about to cancel it"
     if trace.modified or job.modified or any(each.modified for each in job.tasks.values()):
         return "it had been changed after it was submitted"
@@ -136,7 +136,11 @@ def _was_cancelled(trace: Trace, owner: int | None) -> bool:
     if trace.cancelled:
         return not trace.requeued
     # The outcome isn't in the log: for a task of an array, or because slurmctld was killed at that moment.
-    return trace.asked is not None and not trace.started and (trace.asked in OURS or trace.asked == owner)
+    return (
+        trace.cancel_asked_by is not None
+        and not trace.started
+        and (trace.cancel_asked_by in OURS or trace.cancel_asked_by == owner)
+    )
 
 
 def _interactive(trace: Trace) -> str:

@@ -20,7 +20,7 @@ _LINE = 8192
 _STDERR = 2
 _REQUEST = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 # The end of PID 1 ends the whole container anyway; this is for pods with a shared process namespace.
-_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_DIE_WITH_GUARD = ("setpriv", "--pdeathsig", "KILL")
 
 
 class Child:
@@ -28,7 +28,7 @@ class Child:
 
     def __init__(self, processes: Processes, argv: Sequence[str], cwd: Path | None = None) -> None:
         self._process = processes.start(
-            [*_WITH_US, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True, cwd=cwd
+            [*_DIE_WITH_GUARD, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True, cwd=cwd
         )
         self._lines: deque[str] = deque(maxlen=LINES)
         self._before: set[str] = set()
@@ -53,7 +53,7 @@ class Child:
         self.send(signal.SIGHUP)
 
     @property
-    def renewed(self) -> bool:
+    def reexecuted(self) -> bool:
         """Whether the requested reconfigure has happened: only the first thread survives an exec."""
         return not self._before & self._threads()
 
@@ -77,12 +77,12 @@ class Child:
     def exit_summary(self) -> str:
         """How it ended, and the cause according to its output."""
         self._reader.join(0.5)  # its last lines may still be in the pipe, which orphans may hold open for ever
-        words = self.verdict()
+        words = self.cause()
         return f"slurmctld {self.how}: {words}" if words else f"slurmctld {self.how}"
 
-    def verdict(self) -> str:
+    def cause(self) -> str:
         """The most telling of its last lines."""
-        return output.verdict(list(self._lines))
+        return output.cause(list(self._lines))
 
     def _read(self) -> None:
         """Pass its output on, and keep the last lines."""
@@ -116,7 +116,7 @@ class Readiness:
     def _ask(self) -> None:
         while not self._over.is_set():
             # In this order: the old image answers, too, until it executes itself again.
-            if self._child.renewed and answers(self._port):
+            if self._child.reexecuted and answers(self._port):
                 self.ready = True
                 self._wake()
                 return

@@ -53,14 +53,14 @@ class Crash:
 
     def json(self) -> str:
         """Never longer than the annotation allows: the oldest lines go first, then the outermost frames."""
-        told = asdict(self)
-        told["lines"] = [line[:_WIDTH] for line in self.lines][-LINES:]
-        told["backtrace"] = [frame[:_WIDTH] for frame in self.backtrace][:LINES]
-        while len((text := json.dumps(told, ensure_ascii=False)).encode()) > JSON_LIMIT:
-            if told["lines"]:
-                del told["lines"][0]
+        shown = asdict(self)
+        shown["lines"] = [line[:_WIDTH] for line in self.lines][-LINES:]
+        shown["backtrace"] = [frame[:_WIDTH] for frame in self.backtrace][:LINES]
+        while len((text := json.dumps(shown, ensure_ascii=False)).encode()) > JSON_LIMIT:
+            if shown["lines"]:
+                del shown["lines"][0]
             else:
-                del told["backtrace"][-1]
+                del shown["backtrace"][-1]
         return text
 
 

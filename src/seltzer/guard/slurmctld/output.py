@@ -20,7 +20,7 @@ def bare(line: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in line.strip())
 
 
-def verdict(lines: Sequence[str]) -> str:
+def cause(lines: Sequence[str]) -> str:
     """Why slurmctld ended: the last fatal error and the errors that led to it.
 
     `fatal: Unable to process configuration file` alone doesn't help: the line before it names the key. Without a fatal

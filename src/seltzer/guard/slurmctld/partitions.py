@@ -64,8 +64,8 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, st
     return {name: state for name, state in after.items() if before.get(name, state) != state}
 
 
-class Teller:
-    """A thread that sets changed states in slurmctld, reports each by `tell`, and stores them once they are saved.
+class PartitionUpdater:
+    """A thread that sets changed states in slurmctld, reports each by `add_event`, and stores them once they are saved.
 
     Only a state that could not be set, or was not saved, is set again at the next start or reconfigure: a slurmctld
     that is killed before it saves forgets the state. Setting any other one again would undo what a person set since.
@@ -77,10 +77,10 @@ class Teller:
         slurm_conf: bytes,
         settings: Settings,
         processes: Processes,
-        tell: Callable[[str, str], None],
+        add_event: Callable[[str, str], None],
     ) -> None:
         self._epoch = epoch
-        self._tell = tell
+        self._add_event = add_event
         self._after = declared(slurm_conf)
         self._before = read(epoch)
         self._todo = changes(self._before, self._after)
@@ -109,7 +109,7 @@ class Teller:
             pass  # what was set may be saved all the same
         if done:
             words = ", ".join(f"partition {name} is {now} now" for name, now in done.items())
-            self._tell("PartitionsSet", f"what is declared has changed: {words}")
+            self._add_event("PartitionsSet", f"what is declared has changed: {words}")
         if done and self._is_saved_since(saved):
             write(self._epoch, self._after | {name: self._before[name] for name in self._todo if name not in done})
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from seltzer.guard import log, recovery
 from seltzer.guard.kube.report import Report, now
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery import firstid, history
+from seltzer.guard.recovery import first_job_id, history
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld import config
 from seltzer.guard.slurmctld.child import Child, Readiness
 from seltzer.guard.slurmctld.config import Config, Rollout
-from seltzer.guard.slurmctld.partitions import Teller
-from seltzer.guard.slurmctld.rollcall import RollCall
+from seltzer.guard.slurmctld.partitions import PartitionUpdater
+from seltzer.guard.slurmctld.reregistration import Reregistration
 from seltzer.guard.state import continuity, rotation
 from seltzer.guard.state.epoch import Epoch
 from seltzer.guard.wake import Waker
@@ -58,8 +58,8 @@ class RunContext:
 class SlurmctldRun:
     """slurmctld runs from the constructor until `run` returns, and no longer."""
 
-    def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
-        """`roll_call`: slurmctld may believe in jobs that don't run, which shows when their nodes register again."""
+    def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, reregister: bool = False) -> None:
+        """`reregister`: slurmctld may believe in jobs that don't run, which shows when their nodes register again."""
         self._context = context
         self._times = context.settings.times
         self._places = context.settings.places
@@ -69,15 +69,16 @@ class SlurmctldRun:
         epoch.link(self._places.link)
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
-        self._quiet = self._found.quiet  # scheduling is off until the repair is done
+        self._repairing = self._found.needs_repair  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
-        self._teller: Teller | None = None
-        self._opened: tuple[int, str] | None = None  # the state before the repair is saved, and the log's last line
-        if self._quiet:
+        self._partition_updater: PartitionUpdater | None = None
+        # After a repair: the saved state before it, and the log's last line.
+        self._repair_base: tuple[int, str] | None = None
+        if self._repairing:
             log.say("slurmctld may not have saved everything: scheduling is off until its jobs are repaired")
         self._write(chosen)
-        recovery.begun(epoch.path)
-        self.born = time.monotonic()
+        recovery.mark_started(epoch.path)
+        self.started_at = time.monotonic()
         argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
         # The working directory is where it leaves its core when it crashes.
         self._child = Child(context.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
@@ -87,7 +88,9 @@ class SlurmctldRun:
         self._asked_to_reconfigure = math.inf
         self._reconfiguring = False
         self._rotated = time.monotonic()
-        self._roll_call = RollCall(context.settings, context.processes, context.waker.wake) if roll_call else None
+        self._reregistration = (
+            Reregistration(context.settings, context.processes, context.waker.wake) if reregister else None
+        )
         context.report.set(started=now())
 
     @property
@@ -102,8 +105,8 @@ class SlurmctldRun:
     def exit_summary(self) -> str:
         return self._child.exit_summary()
 
-    def verdict(self) -> str:
-        return self._child.verdict()
+    def cause(self) -> str:
+        return self._child.cause()
 
     def run(self) -> Reason:
         """Supervise it until it has ended."""
@@ -120,10 +123,10 @@ class SlurmctldRun:
             self._readiness.cancel()
             if self._repairer:
                 self._repairer.end()
-            if self._teller:
-                self._teller.end()
-            if self._roll_call:
-                self._roll_call.end()
+            if self._partition_updater:
+                self._partition_updater.end()
+            if self._reregistration:
+                self._reregistration.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -131,17 +134,17 @@ class SlurmctldRun:
             self._context.processes.reap()
             if self._child.code is not None:
                 return Reason.CRASHED
-            reason = self._context.interrupted() or self._attend()
+            reason = self._context.interrupted() or self._tick()
             if reason:
                 return reason
 
-    def _attend(self) -> Reason | None:
+    def _tick(self) -> Reason | None:
         """One tick of a run in which nothing is wrong."""
         if not self._ready and self._readiness.ready and (reason := self._become_ready()):
             return reason
         if not self._ready:
             late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
-            return Reason.CHANGED if late and not self._child.renewed else None
+            return Reason.CHANGED if late and not self._child.reexecuted else None
         if time.monotonic() - self._rotated >= self._times.rotate:
             self._rotated = time.monotonic()
             rotation.rotate(self._epoch.path, lambda: self._child.send(signal.SIGUSR2))
@@ -149,12 +152,12 @@ class SlurmctldRun:
             self._context.rollout.prove(self.config)
         change = self._context.rollout.change(self.config)
         if change is None:
-            self._tell()
-            if self._roll_call and self._roll_call.due:
+            self._report_running()
+            if self._reregistration and self._reregistration.due:
                 words = "all nodes register once more, so that slurmctld finds jobs that it wrongly believes to run"
                 log.say(words)
-                self._context.report.tell("NodesCalled", words)
-                self._roll_call = None
+                self._context.report.add_event("NodesCalled", words)
+                self._reregistration = None
                 self._send_reconfigure()
             return None
         if change.restart != self._started_with:
@@ -163,12 +166,12 @@ class SlurmctldRun:
         return self._reconfigure(change)
 
     def _become_ready(self) -> Reason | None:
-        if self._quiet:
+        if self._repairing:
             return self._repair()
         if self._reconfiguring:
             self._reconfiguring = False
-            self._epoch.tell(self.config.digest)
-        elif self._epoch.told != self.config.digest:
+            self._epoch.set_rolled_out(self.config.digest)
+        elif self._epoch.rolled_out != self.config.digest:
             # Only if needed: two reconfigures in a row after a crash, while jobs end, have hung slurmds for ever.
             log.say("the nodes don't know this configuration yet: one reconfigure")
             self._send_reconfigure()
@@ -176,11 +179,13 @@ class SlurmctldRun:
         self._ready = True
         self._ready_since = time.monotonic()
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
-        if self._teller:
-            self._teller.end()
+        if self._partition_updater:
+            self._partition_updater.end()
         context, declared = self._context, self.config.files["slurm.conf"]
-        self._teller = Teller(self._epoch.path, declared, context.settings, context.processes, context.report.tell)
-        self._tell()
+        self._partition_updater = PartitionUpdater(
+            self._epoch.path, declared, context.settings, context.processes, context.report.add_event
+        )
+        self._report_running()
         return None
 
     def _repair(self) -> Reason | None:
@@ -194,23 +199,23 @@ class SlurmctldRun:
             self._repairer = Repairer(self._found, context.settings, context.processes, context.waker.wake)
         if not self._repairer.done:
             return None
-        told = self._repairer.recovered.as_json(self._epoch.path)
-        if told:
-            self._context.report.set(recovered=told)
+        summary = self._repairer.recovered.as_json(self._epoch.path)
+        if summary:
+            self._context.report.set(recovered=summary)
         if self._repairer.safe:
-            self._opened = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
+            self._repair_base = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
         else:
             log.say("some jobs could not be kept: the next start looks at them again")
         return Reason.REPAIRED
 
     def _finish_repair(self, before: int, until: str) -> None:
-        self._opened = None
+        self._repair_base = None
         if continuity.saved(self._epoch.path) != before:
-            recovery.finished(self._epoch.path, until)
+            recovery.mark_repaired(self._epoch.path, until)
         else:
             log.say("slurmctld has not saved the repair: the next start looks at it again")
 
-    def _tell(self) -> None:
+    def _report_running(self) -> None:
         self._context.report.set("running", config=self.config.digest, message=self._context.rollout.complaint)
 
     def _reconfigure(self, change: Config) -> Reason | None:
@@ -241,8 +246,8 @@ class SlurmctldRun:
         wanted = _DEBUG.findall(chosen.files["slurm.conf"])
         if not wanted or wanted[-1].lower() in _TOO_QUIET:
             lines += "SlurmctldDebug=verbose\n"
-        if self._quiet:
-            lines += recovery.QUIET + firstid.line(self._found.first_job_id, chosen.files["slurm.conf"])
+        if self._repairing:
+            lines += recovery.SCHEDULING_OFF + first_job_id.line(self._found.first_job_id, chosen.files["slurm.conf"])
         config.write(chosen, self._places.etc, lines)
 
     def _stop(self, reason: Reason) -> None:
@@ -269,6 +274,6 @@ class SlurmctldRun:
             self._context.processes.reap()
         if self._child.code == 0:
             with suppress(OSError):  # then the next start searches for unsaved jobs, and finds none
-                recovery.ended_well(self._epoch.path, before)
-            if self._opened:
-                self._finish_repair(*self._opened)
+                recovery.mark_clean_exit(self._epoch.path, before)
+            if self._repair_base:
+                self._finish_repair(*self._repair_base)

@@ -53,7 +53,7 @@ def run(places: Places, times: Times, processes: Processes) -> int:
     line = (error or "slurmctld starts with this configuration")[:LIMIT]
     print(line, flush=True)
     with suppress(OSError):  # it has been printed already
-        places.verdict.write_text(line)
+        places.termination_log.write_text(line)
     return 1 if error else 0
 
 
@@ -83,8 +83,8 @@ def _try(places: Places, times: Times, processes: Processes) -> str:
         readiness.cancel()
         if child.code is not None:
             why = child.exit_summary()
-            return child.verdict() or why
-        return f"slurmctld didn't answer in {times.trial:g} s: {child.verdict()}"
+            return child.cause() or why
+        return f"slurmctld didn't answer in {times.trial:g} s: {child.cause()}"
     finally:
         child.send(signal.SIGKILL)
         while child.code is None:

@@ -20,14 +20,14 @@ from pathlib import Path
 
 _NAME = re.compile(r"epoch-([1-9][0-9]{0,17})")
 # Not `.new`: that suffix marks Slurm's half-written files.
-_TOLD = "seltzer.told"
+_ROLLED_OUT = "seltzer.told"
 
 
 class Blocked(Exception):
     """The state isn't as the guard would have left it. A person has to look at it."""
 
 
-class Overtaken(Exception):
+class LostRace(Exception):
     """Another guard changed the state first: the Lease isn't ours, or won't be for long."""
 
 
@@ -63,22 +63,22 @@ class Epoch:
         half.rename(link)
 
     @property
-    def told(self) -> str:
+    def rolled_out(self) -> str:
         """The configuration that a reconfigure has spread to all nodes; empty in a new cluster.
 
         A new cluster needs one reconfigure in any case: until then a crash would leave accounting without a file that
         slurmctld doesn't start without.
         """
         try:
-            return (self.path / _TOLD).read_text()
+            return (self.path / _ROLLED_OUT).read_text()
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def tell(self, digest: str) -> None:
-        half = self.path / f"{_TOLD}.half"
+    def set_rolled_out(self, digest: str) -> None:
+        half = self.path / f"{_ROLLED_OUT}.half"
         with suppress(OSError):  # then it is spread once more the next time, which is harmless
             half.write_text(digest)
-            half.rename(self.path / _TOLD)
+            half.rename(self.path / _ROLLED_OUT)
 
 
 def begin(
@@ -99,7 +99,7 @@ def begin(
         raise Blocked(f"{state} has {names}, but one cluster has one state: keep the right one, move the others away")
     _check(state / f"epoch-{found[0]}" if found else None, check)
     if not leading():
-        raise Overtaken("the Lease has to be renewed first")
+        raise LostRace("the Lease has to be renewed first")
     newest = max([*found, above])
     ours = _rename(state / f"epoch-{found[0]}", newest + 1) if found else _make(state, newest)
     sync(state)
@@ -114,7 +114,7 @@ def _check(found: Path | None, check: Callable[[Path | None], object]) -> None:
         check(found)
     except Blocked:
         if found and not found.exists():
-            raise Overtaken(f"somebody else renamed {found.name}") from None
+            raise LostRace(f"somebody else renamed {found.name}") from None
         raise
 
 
@@ -124,9 +124,9 @@ def _rename(old: Path, number: int) -> Epoch:
         ours = Epoch(old.parent / f"epoch-{number}", number, (found.st_dev, found.st_ino))
         old.rename(ours.path)
     except FileNotFoundError:
-        raise Overtaken(f"somebody else renamed {old.name}") from None
+        raise LostRace(f"somebody else renamed {old.name}") from None
     if not ours.ours():
-        raise Overtaken(f"somebody else renamed {ours.path.name}")
+        raise LostRace(f"somebody else renamed {ours.path.name}")
     return ours
 
 
@@ -145,7 +145,7 @@ def _make(state: Path, above: int) -> Epoch:
             half.rmdir()
     try:
         return _rename(state / origin.readlink(), above + 1)
-    except Overtaken:
+    except LostRace:
         if _epochs(state):
             raise
         raise Blocked(f"{state} had a state, and it is gone: bring it back, or begin anew (rm {origin})") from None

@@ -95,12 +95,12 @@ class Volume:
     def stop(self) -> None:
         self._over.set()
 
-    def room(self) -> None:
+    def require_space(self) -> None:
         """Raises Blocked if a slurmctld started now couldn't save, and OSError if that is unknown."""
         space = self._look()
         free = space.free
         if space.free < space.needed and space.reserve:
-            self._give_up(space)
+            self._release_reserve(space)
             space = self._look()
         lacks = ""
         if space.free < space.needed:
@@ -121,7 +121,7 @@ class Volume:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self.attend()
+                self.maintain()
             except FileNotFoundError:
                 pass  # the epoch has ended, or is about to
             except Exception as error:  # unexpected ones, too: no other thread watches the space
@@ -133,36 +133,36 @@ class Volume:
                 self._trouble = ""
             self._over.wait(self._every)
 
-    def attend(self) -> None:
+    def maintain(self) -> None:
         """Check the space, adjust the reserve and the log's space, and report. Raises OSError."""
         space = self._look()
         was_low, self._low = self._low, space.low(self._low)
-        self._tell(space, self._low != was_low)
+        self._report_space(space, self._low != was_low)
         if space.reserve and space.free < space.needed:
-            self._give_up(space)
+            self._release_reserve(space)
         elif not self._low and space.reserve < space.wanted:
-            _take_up(self._root / RESERVE, space.wanted)
+            _allocate(self._root / RESERVE, space.wanted)
         elif not self._low:
             log_reserve.keep(self._folder)
         # Last: with no files left it fails, unless releasing the reserve has freed one.
         log_reserve.look(self._folder, space.free)
 
-    def _give_up(self, space: Space) -> None:
+    def _release_reserve(self, space: Space) -> None:
         log.say(f"the state volume is full: releases the reserve of {_mib(space.reserve)}")
         (self._root / RESERVE).unlink(missing_ok=True)
 
     def _look(self) -> Space:
         return look(self._root, self._folder, self._reserve)
 
-    def _tell(self, space: Space, changed: bool) -> None:
+    def _report_space(self, space: Space, changed: bool) -> None:
         if changed:
             log.say(f"the state volume {'runs full' if self._low else 'has room again'}: {_mib(space.spare)} are free")
         # Rounded, so that the Lease doesn't change with every job.
         step = max(1, space.size // 100)
-        told: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
+        volume: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
         if self._low and space.few_files():
-            told["files"] = space.inodes_free // 100 * 100
-        (self._report.set if changed else self._report.note)(volume=json.dumps(told))
+            volume["files"] = space.inodes_free // 100 * 100
+        (self._report.set if changed else self._report.note)(volume=json.dumps(volume))
 
 
 def look(root: Path, folder: Path, most: int) -> Space:
@@ -182,7 +182,7 @@ def look(root: Path, folder: Path, most: int) -> Space:
     )
 
 
-def _take_up(file: Path, size: int) -> None:
+def _allocate(file: Path, size: int) -> None:
     """Allocate the file in full, without holes; removes it if that fails."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
     try:

@@ -9,25 +9,25 @@ from itertools import chain
 from typing import Any
 
 from seltzer.guard import log
-from seltzer.guard.recovery import directives, journal, record, spool
-from seltzer.guard.recovery.common import DYING, Controller, Recovered, Submitter
-from seltzer.guard.recovery.found import Found
+from seltzer.guard.recovery import directives, journal, recoveries, spool
+from seltzer.guard.recovery.common import DYING, Controller, RepairReport, Submitter
+from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.journal import Entry, Journal
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
 
-_LOOK = "first check whether it is in the queue, which is unknown: it could not be put back"
+_CHECK = "first check whether it is in the queue, which is unknown: it could not be put back"
 
 
 def put_back(
     known: set[int],
     evidence: Evidence,
-    found: Found,
+    found: Findings,
     slurm: Controller,
     keep_jobs: bool,
-    recovered: Recovered,
+    recovered: RepairReport,
     keeper: JobKeeper,
 ) -> None:
     """Handles the jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
@@ -49,32 +49,33 @@ def put_back(
             unsaved = replace(unsaved, unlogged=found.unlogged)
             each = _settle(unsaved, files.get(job), found, rest, slurm, keep_jobs)
             if each.is_back:  # reported at once: if the repair is cut short, nothing else ever names this job
-                recovered.tell(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
+                recovered.add(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
             else:
                 settled.append(each)
     finally:
         rest.close()
-    _look(settled, files, found, slurm)
+    _check_queue(settled, files, found, slurm)
     # Only now: a repair that is cancelled earlier must leave nothing in `lost` that was never reported.
-    told = {job.id for job in recovered.jobs} | record.named(found.epoch)
+    reported = {job.id for job in recovered.jobs} | recoveries.named(found.epoch)
     for each in settled:
         unsaved, verdict = each.unsaved, each.verdict
         folder = None if unsaved.has_files else spool.kept(found.epoch, unsaved.id)
         if not folder:
-            _tell(unsaved, verdict, recovered, keeper)
-        elif str(unsaved.id) not in told:  # an earlier start kept it, but may have been killed before it reported that
+            _report(unsaved, verdict, recovered, keeper)
+        elif str(unsaved.id) not in reported:
+            # An earlier start kept it, but may have been killed before it reported that.
             outcome: Outcome = "ran" if verdict.outcome == "ran" else "kept"
-            recovered.tell(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
+            recovered.add(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
 
 
-def _tell(unsaved: Unsaved, verdict: JobVerdict, recovered: Recovered, keeper: JobKeeper) -> None:
+def _report(unsaved: Unsaved, verdict: JobVerdict, recovered: RepairReport, keeper: JobKeeper) -> None:
     why = verdict.why
     if verdict.action == "keep":
         why = keeper.keep(unsaved.id, why, unsaved.entry.options if unsaved.entry else None)
-    recovered.tell(str(unsaved.id), unsaved.owner, verdict.outcome, why)
+    recovered.add(str(unsaved.id), unsaved.owner, verdict.outcome, why)
 
 
-def _keys(files: Mapping[int, spool.Files], found: Found) -> set[str]:
+def _keys(files: Mapping[int, spool.Files], found: Findings) -> set[str]:
     """The journal's keys of these jobs. A key that two jobs share is dropped: one would get the other's options."""
     others = (spool.key(found.epoch, job) for job in found.jobs if job not in files)
     count = Counter(chain((each.key for each in files.values()), others))
@@ -103,7 +104,7 @@ class _Settled:
 
 
 def _settle(
-    unsaved: Unsaved, files: spool.Files | None, found: Found, rest: Submitter, slurm: Controller, keep_jobs: bool
+    unsaved: Unsaved, files: spool.Files | None, found: Findings, rest: Submitter, slurm: Controller, keep_jobs: bool
 ) -> _Settled:
     """Decides what becomes of the job. If it is to be put back, that has been done on return."""
     verdict = of_unsaved(unsaved, keep_jobs)
@@ -117,7 +118,9 @@ def _settle(
         return _Settled(unsaved, verdict, repr(error))
 
 
-def _look(settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: Found, slurm: Controller) -> None:
+def _check_queue(
+    settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: Findings, slurm: Controller
+) -> None:
     """Check which of the jobs in doubt are in the queue: a person would run the kept ones again."""
     unsure = [each for each in settled if each.unsure]
     if not unsure:
@@ -129,7 +132,7 @@ def _look(settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: 
         queue = None
     for each in unsure:
         if queue is None:
-            each.verdict = JobVerdict("kept", "keep", f"{_LOOK}: {each.unsure}")
+            each.verdict = JobVerdict("kept", "keep", f"{_CHECK}: {each.unsure}")
         elif (job := each.unsaved.id) not in queue or not spool.is_same(found.epoch, job, files[job]):
             each.verdict = _not_put(each.unsure)
 
@@ -139,7 +142,7 @@ def _not_put(why: object) -> JobVerdict:
 
 
 def _put(
-    unsaved: Unsaved, verdict: JobVerdict, files: spool.Files, found: Found, rest: Submitter, slurm: Controller
+    unsaved: Unsaved, verdict: JobVerdict, files: spool.Files, found: Findings, rest: Submitter, slurm: Controller
 ) -> _Settled:
     """Put it back. With a dependency that Slurm refuses, it is put back held and without it; a refused job is kept."""
     assert unsaved.entry and files.script is not None

@@ -23,7 +23,7 @@ FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
 KEPT = 20
 _MOST = 4 << 20  # of the file; the newest recovery is always complete, however long it is
-_TOLD = 4  # recoveries in the annotation
+_IN_LEASE = 4  # recoveries in the annotation
 _STUB = 150  # bytes of a recovery of which only the count fits
 # Outcomes that need a person come first, and are dropped last.
 _ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "put-back")
@@ -32,7 +32,7 @@ _DETAIL = re.compile(r"(?<=had started) on \S+?(?=[,;:]?(?: |$))|(?<=its depende
 
 
 @dataclass(frozen=True)
-class Told:
+class JobOutcome:
     """What became of one job."""
 
     id: str
@@ -64,7 +64,7 @@ class Recovery:
     """The number of jobs that are missing in the groups for lack of space."""
 
 
-def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
+def add(epoch: Path, jobs: Iterable[JobOutcome]) -> Recovery:
     """Store what a repair has reported, after the reports of earlier ones."""
     number = epoch.name.partition("-")[2]
     new = Recovery(now(), int(number) if number.isdecimal() else 0, _grouped(jobs))
@@ -92,17 +92,17 @@ def for_lease(recoveries: Sequence[Recovery]) -> str:
     """
     if not recoveries:
         return ""
-    *before, newest = recoveries[-_TOLD:]
+    *before, newest = recoveries[-_IN_LEASE:]
     earlier: list[dict[str, object]] = []
-    told = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
+    shown = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
     for place, each in enumerate(reversed(before), 1):
-        room = LIMIT - _size(told) - _STUB * (len(before) - place)
+        room = LIMIT - _size(shown) - _STUB * (len(before) - place)
         earlier.insert(0, asdict(_fitting(each, room)))
-    return _compact(told)
+    return _compact(shown)
 
 
-def _grouped(jobs: Iterable[Told]) -> tuple[Group, ...]:
-    found: dict[tuple[int, str, str], list[Told]] = {}
+def _grouped(jobs: Iterable[JobOutcome]) -> tuple[Group, ...]:
+    found: dict[tuple[int, str, str], list[JobOutcome]] = {}
     for job in {job.id: job for job in jobs}.values():
         found.setdefault((_ORDER.index(job.outcome), job.outcome, job.why), []).append(job)
     return tuple(
@@ -125,8 +125,8 @@ def _fitting(recovery: Recovery, room: int) -> Recovery:
         if part:
             kept.append(part)
             left -= _size(asdict(part)) + 1
-    told = sum(group.count for group in kept)
-    return replace(brief, groups=tuple(kept), more=brief.more + sum(group.count for group in brief.groups) - told)
+    listed = sum(group.count for group in kept)
+    return replace(brief, groups=tuple(kept), more=brief.more + sum(group.count for group in brief.groups) - listed)
 
 
 def _brief(recovery: Recovery) -> Recovery:

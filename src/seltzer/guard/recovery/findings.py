@@ -22,7 +22,7 @@ _UNLOGGED = "unlogged"
 
 
 @dataclass(frozen=True)
-class Found:
+class Findings:
     """Where to look for unsaved jobs. Everything is empty after a slurmctld that exited cleanly."""
 
     epoch: Path
@@ -34,54 +34,54 @@ class Found:
     """The log line up to which everything has been repaired and saved; empty if there is none."""
     first_job_id: int = 0
     """No ID below this may be given to another job; 0 if all may."""
-    quiet: bool = False
+    needs_repair: bool = False
     """Whether nothing may be scheduled until the repair is done."""
     unlogged: str = ""
     """Why jobs may have started and ended without a line in slurmctld's log; empty if they can't have."""
 
 
-def find(epoch: Path) -> Found:
+def find(epoch: Path) -> Findings:
     """Raises OSError if what was found can't be secured."""
     unfinished = _since(epoch)
     saved = continuity.saved(epoch)
     if unfinished is None and saved and _text(epoch / _CLEAN) == str(saved):
-        return Found(epoch)
+        return Findings(epoch)
     if not saved and not any(epoch.glob("hash.?")):
-        return Found(epoch)  # a new cluster
+        return Findings(epoch)  # a new cluster
     since, made = _window(epoch, saved)
     floor = _text(epoch / _FLOOR)
     if unfinished is not None:
         # An earlier repair was cut short: what it had to look at is looked at again.
         since = None if since is None or unfinished == -math.inf else min(since, unfinished)
-    told = history.read(epoch, since, floor)
-    evidence = traces.read(told.lines, told.older)
+    log_part = history.read(epoch, since, floor)
+    evidence = traces.read(log_part.lines, log_part.older)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    unlogged = _unlogged(epoch, made) or ("" if told.whole else CUT) or (UNSEEN if evidence.unseen else "")
+    unlogged = _unlogged(epoch, made) or ("" if log_part.whole else CUT) or (UNSEEN if evidence.unseen else "")
     if not (new or evidence.jobs or unlogged or unfinished is not None):
-        return Found(epoch)
+        return Findings(epoch)
     spool.save(epoch, new)
     _remember(epoch, since)
     if unlogged:
         (epoch / spool.RECOVERY / _UNLOGGED).write_text(unlogged)
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    return Found(epoch, since, jobs, floor, highest + 1, quiet=True, unlogged=unlogged)
+    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=unlogged)
 
 
-def begun(epoch: Path) -> None:
+def mark_started(epoch: Path) -> None:
     """slurmctld is about to start: from now on the state isn't known to be up to date. Raises OSError."""
     (epoch / _CLEAN).unlink(missing_ok=True)
 
 
-def ended_well(epoch: Path, before: int) -> None:
+def mark_clean_exit(epoch: Path, before: int) -> None:
     """slurmctld exited with code 0 on request: everything is saved, if the state is newer than `before`."""
     saved = continuity.saved(epoch)
     if saved and saved != before:
         _write(epoch / _CLEAN, str(saved))
 
 
-def finished(epoch: Path, until: str) -> None:
+def mark_repaired(epoch: Path, until: str) -> None:
     """Everything that was found up to this log line has been repaired and saved."""
     if until:
         _write(epoch / _FLOOR, until)

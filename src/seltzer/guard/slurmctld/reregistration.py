@@ -18,15 +18,15 @@ from seltzer.guard.recovery.slurm import Cancelled, SlurmCommands, SlurmError
 from seltzer.guard.settings import Settings
 
 
-class RollCall:
+class Reregistration:
     """A thread that sets `due` when it is time to reconfigure."""
 
     def __init__(self, settings: Settings, processes: Processes, wake: Callable[[], None]) -> None:
         self.due = False
         self._times = settings.times
-        self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + settings.times.roll_call_latest)
+        self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + settings.times.reregister_latest)
         self._wake = wake
-        self._thread = threading.Thread(target=self._run, daemon=True, name="roll call")
+        self._thread = threading.Thread(target=self._run, daemon=True, name="reregistration")
         self._thread.start()
 
     def end(self) -> None:
@@ -35,10 +35,10 @@ class RollCall:
 
     def _run(self) -> None:
         try:
-            self._slurm.pause(self._times.roll_call)
+            self._slurm.pause(self._times.reregister_after)
             while waiting := self._waiting():
                 log.say(f"nodes do not register again yet: slurmctld waits for {waiting} answers from nodes")
-                self._slurm.pause(self._times.roll_call_again)
+                self._slurm.pause(self._times.reregister_retry)
         except Cancelled:
             return
         except SlurmError as error:
@@ -48,9 +48,9 @@ class RollCall:
 
     def _waiting(self) -> int:
         """How many threads of slurmctld talk to nodes for longer than an answer takes."""
-        end = time.monotonic() + self._times.talk
-        while waiting := self._slurm.talks():
+        end = time.monotonic() + self._times.node_reply
+        while waiting := self._slurm.node_threads():
             if time.monotonic() >= end:
                 break
-            self._slurm.pause(self._times.talk / 10)
+            self._slurm.pause(self._times.node_reply / 10)
         return waiting
