@@ -12,7 +12,8 @@ from cyclopts import Parameter
 from seltzer.api import crd
 from seltzer.api.core import Pod
 from seltzer.build import operator
-from seltzer.build.images import Images
+from seltzer.build.components.table import released
+from seltzer.build.images import REGISTRY, TAG, Images
 from seltzer.build.names import OPERATOR
 from seltzer.cli import kube, show
 from seltzer.cli.kube import Place
@@ -27,8 +28,6 @@ from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
 
 GONE_DEADLINE = 120.0
-REGISTRY = "seltzer.dev"
-TAG = "dev"
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print the manifests as YAML and change nothing.")]
 Image = Annotated[str | None, Parameter(help="The operator's image, where it is another than the others'.")]
@@ -121,8 +120,7 @@ class Release:
 
 def _release(registry: str, tag: str, image: str | None) -> Release:
     registry = registry.rstrip("/")
-    parts = {name: f"{registry}/{name}:{tag}" for name in ("slurmctld", "slurmrestd", "slurmd", "login")}
-    return Release(image or f"{registry}/operator:{tag}", Images(**parts))
+    return Release(image or f"{registry}/operator:{tag}", released(registry, tag))
 
 
 def _operator(namespace: str, release: Release) -> list[dict[str, Any]]:
