@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seltzer.api.nodeset import NodeSet
+from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.kube.resource import Key, key_of
 
@@ -31,12 +31,6 @@ def cluster_key(nodeset: NodeSet) -> Key:
     return Key(ref.namespace or nodeset.metadata.namespace, ref.name)
 
 
-def age(nodeset: NodeSet) -> tuple[str, str, str]:
-    """Sorts NodeSets from the oldest to the youngest, always the same way."""
-    metadata = nodeset.metadata
-    return (metadata.creation_timestamp or "9", metadata.namespace, metadata.name)
-
-
 def verdicts(
     cluster: SlurmCluster | None, nodesets: Iterable[NodeSet], max_nodes: int = MAX_NODES
 ) -> Mapping[Key, Membership]:
@@ -44,7 +38,7 @@ def verdicts(
     found: dict[Key, Membership] = {}
     taken: dict[str, NodeSet] = {}
     left = max_nodes
-    for nodeset in sorted(nodesets, key=age):
+    for nodeset in oldest_first(nodesets):
         verdict = _verdict(cluster, nodeset, taken, left, max_nodes)
         found[key_of(nodeset)] = verdict
         if verdict.member:
