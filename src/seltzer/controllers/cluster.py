@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from seltzer.api.core import Deployment, Node, Pod
-from seltzer.api.labels import CONFIG, CONTROLLER_POD, PHASE
+from seltzer.api.labels import CONFIG, CONTROLLER_POD
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import config, names
@@ -26,14 +26,16 @@ from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children, Manifest
+from seltzer.controllers.outcome import outcome
 from seltzer.controllers.report import now, report, tell
 from seltzer.controllers.slurm_connection import Secrets, SlurmConnection, SlurmConnections
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
-from seltzer.kube.controller import After, Done, Outcome
+from seltzer.kube.controller import Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
+from seltzer.plan import slurm_presence
 from seltzer.plan.actions import Delete
 from seltzer.plan.cluster import cluster_plan as plan
 from seltzer.plan.cluster import cluster_status
@@ -78,20 +80,16 @@ class ClusterController:
         await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, told)
         if done.failures:
             raise refused(done.failures)
-        if plan.awaits_clock(seen):
-            return After(1.0)
-        # A deleted cluster whose Slurm doesn't answer is given up after a while, which nothing but the clock tells.
-        return After(5.0) if plan.deleted(cluster) and plan.obstacle(seen) else Done()
+        return outcome(key, plan.wakeups(seen))
 
     def _connection(self, cluster: SlurmCluster) -> SlurmConnection | None:
-        """From when there is somebody to ask: whoever asks earlier waits for ten seconds."""
+        """The cluster's connection, opened as soon as Slurm can be asked."""
         key = key_of(cluster)
         if connection := self._connections.get(key):
             return connection
         lease = self._caches.leases.get(Key(key.namespace, names.controller(cluster)))
         rest = self._caches.deployments.get(Key(key.namespace, slurmrestd.COMPONENT.named(cluster)))
-        running = lease is not None and lease.metadata.annotations.get(PHASE) == "running"
-        if not running or rest is None or not rest.status.ready_replicas or self._jwt_key(cluster) is None:
+        if not slurm_presence.can_be_asked(lease, rest) or self._jwt_key(cluster) is None:
             return None
         secrets = Secrets(lambda: self._jwt_key(cluster) or b"", lambda: self._holder(cluster))
         return self._connections.open(cluster, secrets)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import quote
 
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
@@ -25,6 +24,7 @@ from seltzer.slurm.errors import SlurmError, Unavailable
 from seltzer.slurm.http import Http
 from seltzer.slurm.nodes import Change, NodeCache, Pace, View
 from seltzer.slurm.token import TokenSource
+from seltzer.wire import guard_api
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class SlurmConnection:
         wanted = frozenset(nodes)
         if not wanted:
             return {}
-        text = await self._ask_guard(f"/jobs/{quote(hostlist.fold(wanted), safe='')}")
+        text = await self._ask_guard(guard_api.jobs(hostlist.fold(wanted)))
         now = time.time()
         longest: dict[str, float | None] = {}
         for job in jobs.parse(text):
@@ -219,7 +219,7 @@ class SlurmConnection:
 
     async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
-            return (await self._ask_guard(f"/alive/{slurmd.PORT}/{','.join(addresses)}")).split()
+            return (await self._ask_guard(guard_api.alive(slurmd.PORT, addresses))).split()
         except SlurmError as error:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
@@ -227,7 +227,7 @@ class SlurmConnection:
     async def named(self) -> frozenset[str] | None:
         """The nodes that waiting jobs ask for by name; None if that can't be told."""
         try:
-            return jobs.parse_named(await self._ask_guard("/named"))
+            return jobs.parse_named(await self._ask_guard(guard_api.NAMED))
         except SlurmError as error:
             logger.warning("%s: which nodes waiting jobs name isn't known: %s", self.key, error)
             return None
@@ -243,7 +243,7 @@ class SlurmConnection:
     async def _ask_guard(self, path: str) -> str:
         """Asked beside slurmctld, of its guard, since lists of jobs take a minute over REST."""
         with metrics.slurm_call("jobs"):
-            headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
+            headers = {guard_api.AUTHORIZATION: self._tokens.token()}
             answer = await self._controller(slurmctld.GUARD_PORT).exchange("GET", path, headers=headers)
         if answer.status != 200:
             raise Unavailable(f"the guard answered with {answer.status}: {answer.gist}")

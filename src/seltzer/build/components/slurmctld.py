@@ -11,12 +11,13 @@ from seltzer.build import names, pods
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
 from seltzer.plan.cluster import controller_status
+from seltzer.wire import guard_api
 
 from .base import OPERATOR, Component, Condition, Ingress, Log
 
 NAME = "slurmctld"
 PORT = 6817
-GUARD_PORT = 6816
+GUARD_PORT = guard_api.PORT
 STATE = "/var/spool/slurmctld"
 _PORTS = {"slurmctld": PORT, "guard": GUARD_PORT}
 _LEAVE_SECONDS = 5
@@ -76,7 +77,7 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
         "ports": [{"name": port["name"], "containerPort": port["port"], "protocol": "TCP"} for port in _ports()],
         # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs. Readiness is the
         # guard's to tell, since a standby has no slurmctld.
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "guard"}, "periodSeconds": 1},
+        "readinessProbe": {"httpGet": {"path": guard_api.READY, "port": "guard"}, "periodSeconds": 1},
         "resources": pods.resources(controller.resources, cpu="50m", memory="64Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": pods.NO_ROOT,

@@ -33,8 +33,9 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.cluster import stuck_pods
 from seltzer.plan.cluster.guard_report import GuardReport
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import MARK, OURS
+from seltzer.plan.wakeup import Wakeup
 
 CONTROLLER = "slurmctld"
 
@@ -248,9 +249,15 @@ def _stays_on_lost_nodes(cluster: SlurmCluster) -> bool:
     return any(each.get("key") == "node.kubernetes.io/unreachable" for each in tolerations)
 
 
-def awaits_clock(seen: ClusterObservation) -> bool:
-    """Whether something comes to pass that nothing but the clock tells."""
-    return any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ()))
+def wakeups(seen: ClusterObservation) -> tuple[Wakeup, ...]:
+    """Why to look again even if nothing changes."""
+    found = []
+    if any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ())):
+        found.append(Wakeup("a controller's pod is on a Kubernetes node that may be dead", 1.0))
+    if deleted(seen.cluster) and obstacle(seen):
+        # A deleted cluster whose Slurm stays silent is given up after some minutes.
+        found.append(Wakeup("a deleted cluster waits for its nodes", 5.0))
+    return tuple(found)
 
 
 def lingering(seen: ClusterObservation) -> list[str]:
