@@ -13,6 +13,7 @@ from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.core import ObjectMeta, ObjectReference
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
 from seltzer.api.slurmcluster import JobCounts, Login, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.build.components.table import CONTROL_PLANE
 from seltzer.cli import show, status
 from seltzer.cli.events import Event, of_cluster
 from seltzer.view import tree
@@ -25,7 +26,8 @@ def condition(kind: str, status: str = "True", reason: str = "Fine", message: st
     return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time="")  # type: ignore[arg-type]
 
 
-KINDS = ("Ready", "ControllerReady", "RestReady", "LoginReady", "StateSafe", "ConfigValid")
+OF_COMPONENTS = tuple(each.condition.type for each in CONTROL_PLANE if each.condition)
+KINDS = ("Ready", *OF_COMPONENTS, "StateSafe", "ConfigValid")
 WELL = tuple(condition(kind) for kind in KINDS)
 
 
@@ -99,8 +101,7 @@ def test_a_cluster_that_is_well() -> None:
         "demo  Ready  Slurm 26.05.5  namespace here  2h20m old",
         "├── control plane",
         "│   ├── slurmctld   ready  (last failover 7m ago)",
-        "│   ├── slurmrestd  ready",
-        "│   ├── login       ready",
+        *(f"│   ├── {each.name:<10}  ready" for each in CONTROL_PLANE[1:]),
         "│   ├── config      valid",
         "│   └── state       safe",
         "├── node sets",

@@ -33,7 +33,7 @@ from seltzer.api.slurmcluster import (
     Storage,
 )
 from seltzer.build.components import login, slurmrestd
-from seltzer.build.components.table import findings
+from seltzer.build.components.table import CONTROL_PLANE, findings
 from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted, decide
 from seltzer.plan.cluster.cluster_status import happenings, status
@@ -217,7 +217,7 @@ def lease(transitions: int = 0, **told: str) -> Lease:
     return Lease(metadata=ObjectMeta(annotations=annotations), spec=spec)
 
 
-RUNNING = {CONTROLLER: deployment(), REST: deployment(), LOGIN: deployment()}
+RUNNING = {each.name: deployment() for each in CONTROL_PLANE}
 ACTIVE = things.pod("demo-slurmctld-x", template="")
 
 
