@@ -1,7 +1,7 @@
-"""What `spec.config` of a SlurmCluster may hold: files, by name, that go on top of Seltzer's configuration.
+"""What `spec.config` of a SlurmCluster may contain: files, by name, on top of Seltzer's configuration.
 
-The API server checks the plain form of each line, so that most mistakes are refused when they are made. It sees no
-line that a backslash continues, for one: whoever renders the configuration parses it, and asks `OWNED` again.
+The API server checks the plain form of each line, so that most mistakes are rejected at once. It can't see everything,
+such as lines continued by a backslash: the code that renders the configuration parses it and checks `OWNED` again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OWNED: Mapping[str, str] = {
     "StateSaveLocation": "its path is the fence between two slurmctld: remove it, and set spec.controller.storage",
     "TLSType": "Seltzer gives no certificates to the pods, and asks slurmctld without TLS: remove it",
 }
-"""Keys of slurm.conf that only Seltzer sets, with why and what to do instead."""
+"""Keys of slurm.conf that only Seltzer sets, with the reason and the alternative."""
 
 
 def _refuse(line: str, message: str) -> Rule:
@@ -72,7 +72,7 @@ CONFIG_RULES: tuple[Rule, ...] = (
         r"[ \\t]*include[ \\t]",
         "slurm.conf includes another file, which can't be checked: write its lines into slurm.conf instead",
     ),
-    # Slurm takes several keys in one line, and += beside =.
+    # Slurm accepts several keys in one line, and += as well as =.
     *(
         _refuse(rf"([^#\\n]*[ \\t])?{key}[ \\t]*[-+*/]?=", f"slurm.conf sets {key}, but {why}")
         for key, why in OWNED.items()

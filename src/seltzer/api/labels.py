@@ -1,4 +1,4 @@
-"""The labels, annotations and the finalizer by which our objects are known. Who decides and who builds share them."""
+"""The labels, annotations and finalizer of our objects, shared by the code that decides and the code that builds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ CLUSTER_NAMESPACE: Final = "seltzer.dev/cluster-namespace"
 NODESET: Final = "seltzer.dev/nodeset"
 
 TEMPLATE: Final = "seltzer.dev/template"
-"""On a slurmd pod: what it was made from."""
+"""On a slurmd pod: the digest of the template that it was made from."""
 CONFIG: Final = "seltzer.dev/config"
 """The digest of a configuration: on the ConfigMap that is rolled out, on slurmctld's pod, and on its Lease."""
 CONTROLLER_POD: Final = "seltzer.dev/pod"
-"""On the controller's Deployment: which pod it makes."""
+"""On the controller's Deployment: the digest of the pod that it makes."""
 TRIAL: Final = "seltzer.dev/trial"
-"""On a trial: what it tries."""
+"""On a trial: the digest of the configuration that it tries."""
 CHECKSUM: Final = "seltzer.dev/checksum"
 LOGIN_CONFIG: Final = "seltzer.dev/login-config"
-"""On a login pod: the digest of its ConfigMap, in which people's keys are."""
+"""On a login pod: the digest of its ConfigMap, which contains people's keys."""
 
 FINALIZER: Final = "seltzer.dev/drain"
 
@@ -41,9 +41,9 @@ NEWS: Final = "seltzer.dev/news"
 # What the guard is told by others, as annotations of the same Lease.
 HOLD: Final = "seltzer.dev/hold"
 
-# What Slurm knows, on slurmd's pods.
+# Slurm's view of a slurmd pod, on the pod.
 BUSY: Final = "seltzer.dev/busy"
-"""A label: jobs are on it. The disruption budget protects who has it."""
+"""A label: jobs are on its node. The disruption budget protects pods with this label."""
 FREE_AT: Final = "seltzer.dev/free-at"
 """When the last of its jobs reaches its time limit, or UNLIMITED."""
 UNLIMITED: Final = "unlimited"
@@ -52,4 +52,4 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SLURM_READY: Final = "seltzer.dev/SlurmReady"
 """A condition: its Slurm node takes jobs, or is full of them."""
 SLURM_BUSY: Final = "seltzer.dev/SlurmBusy"
-"""A condition: jobs are on it."""
+"""A condition: jobs are on its node."""
