@@ -82,12 +82,12 @@ def documented(server: Sandbox) -> Sandbox:
     [
         ("slurmcluster", "A Slurm cluster: its controller, REST API and login pods"),
         ("slurmcluster.spec", "An empty spec is a working cluster"),
-        ("slurmcluster.spec.controller", "the daemon that holds the queue"),
-        ("slc.spec.controller.storage", "How much to claim"),
-        ("slc.spec.podTemplate", "strategically merged"),
+        ("slurmcluster.spec.controller", "the daemon that manages the queue"),
+        ("slc.spec.controller.storage", "The size to claim"),
+        ("slc.spec.podTemplate", "applied as a strategic merge"),
         ("nodeset.spec.replicas", "Default: 1."),
         ("nset.spec.drain.onTimeout", "requeue"),
-        ("nset.status.conditions", "What is true about the pool"),
+        ("nset.status.conditions", "The conditions of the pool"),
     ],
 )
 def test_explain_reads_like_documentation(documented: Sandbox, field: str, words: str) -> None:
