@@ -1,4 +1,4 @@
-"""Job IDs in short: `12-40,51,60_[1-3,7]`. `seltzer.plan.jobids` reads the same, and may not be imported here."""
+"""Job IDs in a short form: `12-40,51,60_[1-3,7]`. `seltzer.plan.jobids` reads it, but may not be imported here."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _PIECE = re.compile(r"[^,\[]+(?:\[[^\]]*\])?")
 _BRACKET = re.compile(r"(\d+_)\[([\d,-]+)\]")
 _RANGE = re.compile(r"(\d{1,10})-(\d{1,10})")
 _LONGEST = 1 << 20
-_IN_BRACKETS = 30  # so that a list can be cut into parts that fit anywhere
+_IN_BRACKETS = 30  # so that a list can be split into parts that fit anywhere
 
 
 def fold(ids: Iterable[str]) -> str:
-    """Each once, in the order of their numbers. What is neither a job nor a task of an array stays as it is."""
+    """Each ID once, in numeric order. Anything that is neither a job nor an array task stays as it is."""
     numbers: dict[str, set[int]] = {}
     others = set()
     for each in ids:
@@ -32,12 +32,12 @@ def fold(ids: Iterable[str]) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """At the commas that aren't in brackets."""
+    """Split at commas outside of brackets."""
     return _PIECE.findall(text)
 
 
 def unfold(text: str) -> list[str]:
-    """What `fold` was made of."""
+    """The reverse of `fold`."""
     found: list[str] = []
     for piece in pieces(text):
         if match := _BRACKET.fullmatch(piece):
