@@ -5,8 +5,8 @@
 `GET /alive/<port>/<addresses>`: the addresses at which a slurmd answers.
 `GET /readyz`: whether slurmctld is ready here, or the pod stands by.
 
-Answers about jobs are squeue's output, for `seltzer.slurm.jobs`. The caller is the operator, which proves with a token
-of user slurm that it has the cluster's key. Health is public: the kubelet has no token.
+Answers about jobs are squeue's output. The caller is the operator, which proves with a token of user slurm that it has
+the cluster's key. Health is public: the kubelet has no token.
 """
 
 from __future__ import annotations
@@ -32,27 +32,11 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld.config import LOCAL
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import guard_api, squeue
 
 AT_ONCE = 4
 _CONNECTIONS = 32
 _HOSTLIST = re.compile(r"[A-Za-z0-9_.,\[\]-]{1,65536}")
-# As in seltzer.slurm.jobs, which we may not import: there it is said why.
-_FIELDS = ("JobArrayID", "UserName", "State", "Partition", "NodeList", "TimeLeft", "Requeue", "Reason")
-_STATES = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
-
-
-def command(squeue: str, hostlist: str) -> list[str]:
-    """The command that lists the jobs on these nodes."""
-    fields = ",".join(f"{name}:\x1f" for name in _FIELDS)
-    return [
-        *(squeue, "--noheader", "--noconvert", f"--Format={fields}"),
-        *(f"--nodelist={hostlist}", f"--states={_STATES}"),
-    ]
-
-
-def naming(squeue: str) -> list[str]:
-    """The command that prints which nodes each pending job requests by name."""
-    return [squeue, "--noheader", "--states=PENDING", "--Format=ReqNodes:\n"]
 
 
 def is_administrator(token: str, key: bytes, now: float) -> bool:
@@ -88,12 +72,12 @@ class Jobs:
 
     def answer(self, path: str, token: str) -> tuple[int, bytes]:
         """An HTTP status and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
-        if path == "/healthz":
+        if path == guard_api.HEALTH:
             return 200, b"ok\n"
-        if path == "/readyz":
+        if path == guard_api.READY:
             why = self._unready()
             return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
-        if not path.startswith(("/jobs/", "/alive/")) and path != "/named":
+        if not path.startswith((guard_api.JOBS, guard_api.ALIVE)) and path != guard_api.NAMED:
             return 404, b"use /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
         try:
             key = self._key.read_bytes()
@@ -101,19 +85,21 @@ class Jobs:
             return 503, b"slurmctld has not been started here\n"
         if not is_administrator(token, key, time.time()):
             return 401, b"X-SLURM-USER-TOKEN has to be a token of user slurm that has not expired\n"
-        if path.startswith("/alive/"):
-            return self._alive(unquote(path.removeprefix("/alive/")))
-        hostlist = unquote(path.removeprefix("/jobs/"))
-        if path != "/named" and not _HOSTLIST.fullmatch(hostlist):
+        if path.startswith(guard_api.ALIVE):
+            return self._alive(unquote(path.removeprefix(guard_api.ALIVE)))
+        hostlist = unquote(path.removeprefix(guard_api.JOBS))
+        if path != guard_api.NAMED and not _HOSTLIST.fullmatch(hostlist):
             return 400, b"not a hostlist\n"
         if not self._turns.acquire(blocking=False):
             return 503, b"too many requests at once\n"
         try:
-            if path != "/named":
-                return self._ask(command(self._squeue, hostlist))
-            status, printed = self._ask(naming(self._squeue))
-            # Mostly empty lines, and many duplicates.
-            return status, b"".join(sorted({b"%b\n" % line.strip() for line in printed.splitlines() if line.strip()}))
+            if path != guard_api.NAMED:
+                return self._ask([self._squeue, *squeue.jobs_on_nodes(hostlist)])
+            status, printed = self._ask([self._squeue, *squeue.NAMED_NODES])
+            # Many jobs name no nodes, or the same ones.
+            return status, "".join(
+                f"{each}\n" for each in squeue.parse_named(printed.decode(errors="replace"))
+            ).encode()
         finally:
             self._turns.release()
 
@@ -165,7 +151,7 @@ def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> Threa
         timeout = 10.0  # for clients that connect and send nothing
 
         def do_GET(self) -> None:
-            status, body = answer(self.path, self.headers.get("X-SLURM-USER-TOKEN", ""))
+            status, body = answer(self.path, self.headers.get(guard_api.AUTHORIZATION, ""))
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seltzer.wire import guard_api
+
 SHORTEST_LEASE, LONGEST_LEASE = 2, 300
 
 
@@ -29,7 +31,7 @@ class Places:
     gdb: str = "gdb"
     port: int = 6817
     trial_port: int = 6917
-    http_port: int = 6816
+    http_port: int = guard_api.PORT
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from seltzer.guard.state import continuity, epoch
 from seltzer.guard.state.epoch import Blocked, Epoch, LostRace
 from seltzer.guard.term import Term, TermContext
 from seltzer.guard.wake import Waker
+from seltzer.wire.annotations import ACCEPT_STATE
 
 _ANSWER = 0.8  # kubelet's probe times out after a second
 
@@ -97,7 +98,7 @@ class Supervisor:
         """Begin an epoch on the state on the volume, if it is the one that this cluster wrote last."""
         # The Lease is read before the volume: it must not be ahead of what is found there.
         known = continuity.written(self._keeper.inherited)
-        accepted = self._keeper.annotations.get("accept-state", "")
+        accepted = self._keeper.annotations.get(ACCEPT_STATE, "")
 
         def check(found: Path | None) -> None:
             continuity.check(found, known, accepted, self._context.lease_args)

@@ -19,6 +19,7 @@ from seltzer.guard.state.epoch import Blocked, Epoch
 from seltzer.guard.state.stamps import Stamps
 from seltzer.guard.state.volume import Volume
 from seltzer.guard.wake import Waker
+from seltzer.wire.annotations import ACCEPT_STATE
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Term:
         # Both at once: together they say how old a state may be. A save before this epoch has another clock's time.
         self._report.set("starting", epoch=str(ours.number), saved="", config="", message="")
         # Only after that is reported. Otherwise the next guard would need the annotation again.
-        self._keeper.consume("accept-state")
+        self._keeper.consume(ACCEPT_STATE)
 
     def run(self) -> None:
         """Run until something ends the term. When this returns or raises, slurmctld has ended."""
@@ -148,12 +149,12 @@ class Term:
 
     def _check(self) -> None:
         """Raises Blocked or OSError if a slurmctld started now would lose something."""
-        accepted = self._keeper.annotations.get("accept-state", "")
+        accepted = self._keeper.annotations.get(ACCEPT_STATE, "")
         known = Written(self._epoch.number, self._saved)
         continuity.check(self._epoch.path, known, accepted, self._context.lease_args)
         self._record_save()
         if accepted == continuity.name(self._epoch.path):
-            self._keeper.consume("accept-state")
+            self._keeper.consume(ACCEPT_STATE)
         self._volume.require_space()
 
     def _after_crash(self, run: SlurmctldRun) -> bool:

@@ -17,10 +17,10 @@ from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
 from seltzer.guard.recovery import recoveries
 from seltzer.guard.recovery.common import RepairReport
 from seltzer.guard.recovery.verdicts import Outcome
-from seltzer.plan import jobids
 from seltzer.plan.cluster import controller_events
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.view import tree
+from seltzer.wire import job_ids
 
 FATES: tuple[tuple[Outcome, str, str], ...] = (
     ("held", "JobsHeld", "it had started on n%s"),
@@ -48,7 +48,7 @@ def told(folder: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], in
 def names(text: str) -> set[str]:
     """The jobs that a text for people names."""
     found = re.findall(r"\b\d{7}(?:-\d{7})?\b", text)
-    return {job for each in found for job in jobids.expand(each)}
+    return {job for each in found for job in job_ids.expand(each)}
 
 
 @pytest.mark.parametrize(

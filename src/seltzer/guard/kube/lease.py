@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 
 from seltzer.guard import log
 from seltzer.guard.kube.client import ApiError, Conflict, Json, KubeClient
-from seltzer.guard.kube.report import PREFIX, Report, now
+from seltzer.guard.kube.report import Report, now
 from seltzer.guard.settings import Settings
+from seltzer.wire.annotations import ACCEPT_STATE, HOLD, PREFIX
 
-REQUESTS = ("hold", "accept-state")
+REQUESTS = (HOLD, ACCEPT_STATE)
 """Annotations of the Lease by which people and the operator make requests."""
 
 
@@ -31,7 +32,7 @@ class LeaseKeeper:
     def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
         self.report = Report(self._renew_now)
         self.inherited: Mapping[str, str] = {}
-        """The Lease's annotations when it was won, without their prefix: what the previous holder reported."""
+        """The Lease's annotations when it was won: what the previous holder reported."""
         self.annotations: Mapping[str, str] = {}
         """The same, as of the API server's last answer. They stay as they are while it can't be reached."""
         self._api = api
@@ -69,7 +70,7 @@ class LeaseKeeper:
     @property
     def hold(self) -> bool:
         """Whether slurmctld is requested to stay down."""
-        return self.annotations.get("hold") == "true"
+        return self.annotations.get(HOLD) == "true"
 
     def in_contact(self) -> bool:
         """Whether the API server answered recently enough for us to notice a free Lease."""
@@ -176,7 +177,7 @@ class LeaseKeeper:
         """Write to this version only: of two guards that try, one gets a Conflict."""
         sent = time.monotonic()
         consumed = list(self._consumed)
-        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in consumed}
+        annotations = self.report.annotations() | dict.fromkeys(consumed)
         metadata = {"resourceVersion": version, "annotations": annotations}
         lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
         self._version = lease["metadata"]["resourceVersion"]
@@ -192,7 +193,7 @@ class LeaseKeeper:
     def _take_annotations(self, lease: Json) -> None:
         """Take over the annotations, and wake the supervisor if a request changed."""
         found = lease["metadata"].get("annotations") or {}
-        values = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+        values = {name: value for name, value in found.items() if name.startswith(PREFIX)}
         before, self.annotations = self.annotations, values
         self._contact = time.monotonic()
         if any(before.get(name) != values.get(name) for name in REQUESTS):

@@ -6,17 +6,30 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from seltzer.guard import log
 from seltzer.guard.slurmctld.output import LIMIT
+from seltzer.wire import annotations as wire
+from seltzer.wire.annotations import Phase
 
-Phase = Literal["starting", "running", "stopping", "crashed", "blocked", "held"]
-PREFIX = "seltzer.dev/"
 JSON_LIMIT = 16 << 10
-_OURS = ("config", "phase", "message", "slurm-version", "started", "restarts", "volume")
+_OURS = {
+    "config": wire.CONFIG,
+    "phase": wire.PHASE,
+    "message": wire.MESSAGE,
+    "slurm_version": wire.SLURM_VERSION,
+    "started": wire.STARTED,
+    "restarts": wire.RESTARTS,
+    "volume": wire.VOLUME,
+}
 # They describe the cluster, not this guard: a predecessor's values stay until we know better.
-_INHERITED = ("epoch", "saved", "crash", "recovered", "news")
+_INHERITED = {
+    "epoch": wire.EPOCH,
+    "saved": wire.SAVED,
+    "crash": wire.CRASH,
+    "recovered": wire.RECOVERED,
+    "news": wire.NEWS,
+}
 _STAYING = ("slurm_version", "restarts")
 _JSON = ("volume", "crash", "recovered")
 # Together they are shorter than JSON_LIMIT, whatever they contain.
@@ -80,9 +93,9 @@ class Report:
     def annotations(self) -> dict[str, str | None]:
         """All annotations to write. None removes one; annotations that aren't included stay as they are."""
         with self._lock:
-            values = {name: self._values.get(name.replace("-", "_")) or None for name in _OURS}
-            values |= {name: self._values[name] or None for name in _INHERITED if name in self._values}
-        return {f"{PREFIX}{name}": value for name, value in values.items()}
+            ours = {annotation: self._values.get(name) or None for name, annotation in _OURS.items()}
+            inherited = {annotation: name for name, annotation in _INHERITED.items() if name in self._values}
+            return ours | {annotation: self._values[name] or None for annotation, name in inherited.items()}
 
 
 def now() -> str:

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from seltzer.guard import log
 from seltzer.guard.recovery import recoveries
 from seltzer.guard.recovery.recoveries import JobOutcome, Recovery
-from seltzer.guard.recovery.slurm import QueueEntry
 from seltzer.guard.recovery.verdicts import Outcome
+from seltzer.wire.squeue import QueueEntry
 
 DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is
 _WHY = 200

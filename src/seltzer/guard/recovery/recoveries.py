@@ -15,9 +15,9 @@ from pathlib import Path
 
 from seltzer.guard import log
 from seltzer.guard.kube.report import now
-from seltzer.guard.recovery import ids
 from seltzer.guard.recovery.verdicts import Outcome
 from seltzer.guard.state.epoch import sync
+from seltzer.wire import job_ids
 
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
@@ -82,7 +82,7 @@ def read(epoch: Path) -> list[Recovery]:
 
 def named(epoch: Path) -> set[str]:
     """The IDs of all jobs in these recoveries."""
-    return {job for recovery in read(epoch) for group in recovery.groups for job in ids.unfold(group.jobs)}
+    return {job for recovery in read(epoch) for group in recovery.groups for job in job_ids.expand(group.jobs)}
 
 
 def for_lease(recoveries: Sequence[Recovery]) -> str:
@@ -106,7 +106,13 @@ def _grouped(jobs: Iterable[JobOutcome]) -> tuple[Group, ...]:
     for job in {job.id: job for job in jobs}.values():
         found.setdefault((_ORDER.index(job.outcome), job.outcome, job.why), []).append(job)
     return tuple(
-        Group(outcome, why, ids.fold(job.id for job in its), len(its), ids.fold(job.user for job in its if job.user))
+        Group(
+            outcome,
+            why,
+            job_ids.fold(job.id for job in its),
+            len(its),
+            job_ids.fold(job.user for job in its if job.user),
+        )
         for (_, outcome, why), its in sorted(found.items(), key=lambda each: each[0][0])
     )
 
@@ -132,8 +138,8 @@ def _fitting(recovery: Recovery, room: int) -> Recovery:
 def _brief(recovery: Recovery) -> Recovery:
     found: dict[tuple[str, str], list[str]] = {}
     for group in recovery.groups:
-        found.setdefault((group.outcome, _DETAIL.sub("", group.why)), []).extend(ids.unfold(group.jobs))
-    groups = (Group(outcome, why, ids.fold(its), len(its)) for (outcome, why), its in found.items())
+        found.setdefault((group.outcome, _DETAIL.sub("", group.why)), []).extend(job_ids.expand(group.jobs))
+    groups = (Group(outcome, why, job_ids.fold(its), len(its)) for (outcome, why), its in found.items())
     return replace(recovery, groups=tuple(groups))
 
 
@@ -141,13 +147,13 @@ def _beginning(group: Group, room: int) -> Group | None:
     """As many of its jobs as fit."""
     left = room - _size(asdict(replace(group, jobs="")))
     some: list[str] = []
-    for piece in ids.pieces(group.jobs):
+    for piece in job_ids.pieces(group.jobs):
         left -= len(piece.encode()) + 1
         if left < 0:
             break
         some.append(piece)
     jobs = ",".join(some)
-    return replace(group, jobs=jobs, count=len(ids.unfold(jobs))) if some else None
+    return replace(group, jobs=jobs, count=len(job_ids.expand(jobs))) if some else None
 
 
 def _parsed(found: dict[str, object]) -> Recovery:

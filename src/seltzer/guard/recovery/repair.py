@@ -11,9 +11,10 @@ from seltzer.guard.recovery.common import DYING, Controller, RepairReport
 from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.put_back import put_back
-from seltzer.guard.recovery.slurm import Cancelled, QueueEntry, SlurmError
+from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
+from seltzer.wire.squeue import QueueEntry
 
 _AGAIN = 0.1
 # Outcomes of jobs that no longer need what was found.

@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places
 from seltzer.guard.slurmctld.config import LOCAL, REST
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import squeue
+from seltzer.wire.squeue import QueueEntry
 
 API = "v0.0.45"
 NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
@@ -48,18 +49,6 @@ class Cancelled(Exception):
     """The call was cancelled."""
 
 
-@dataclass(frozen=True)
-class QueueEntry:
-    """A job or an array task, as squeue lists it."""
-
-    job: int
-    task: str
-    id: int
-    state: str
-    user: int
-    held: bool
-
-
 class SlurmCommands:
     """Every call ends by `deadline`, a time.monotonic, or raises SlurmError. After `cancel` they raise Cancelled."""
 
@@ -81,9 +70,7 @@ class SlurmCommands:
 
     def queue(self) -> list[QueueEntry]:
         """All jobs that slurmctld knows, one entry for each task of an array."""
-        fields = "%F|%K|%A|%T|%U|%Q"
-        words = [self._places.squeue, "--noheader", "--all", "--array", "--states=all", f"--format={fields}"]
-        return [found for line in self._run(words).splitlines() if (found := _listed(line))]
+        return squeue.parse_queue(self._run([self._places.squeue, *squeue.QUEUE]))
 
     def hold(self, names: Sequence[str], why: str) -> None:
         """As a user hold, so that their owners can release them."""
@@ -284,16 +271,6 @@ class Rest:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _listed(line: str) -> QueueEntry | None:
-    try:
-        job, task, own, state, user, priority = line.strip().split("|")
-        return QueueEntry(
-            int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
-        )
-    except ValueError:
-        return None
 
 
 def _parts(names: Iterable[str]) -> list[list[str]]:

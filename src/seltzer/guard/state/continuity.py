@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seltzer.guard.state.epoch import Blocked
+from seltzer.wire.annotations import ACCEPT_STATE, EPOCH, SAVED
 
 JOBS = ("job_state", "job_state.old")
 """The job queue as saved last. The first file is missing for a moment during every save."""
@@ -39,7 +40,7 @@ class Written:
 
 def written(annotations: Mapping[str, str]) -> Written:
     """From the annotations of the Lease; zero where one is missing."""
-    return Written(*(_number(annotations.get(name, "")) for name in ("epoch", "saved")))
+    return Written(*(_number(annotations.get(name, "")) for name in (EPOCH, SAVED)))
 
 
 def _number(text: str) -> int:
@@ -57,7 +58,7 @@ def check(folder: Path | None, known: Written, accepted: str, lease: str) -> Non
     `accepted` is the state that a person has accepted as it is; `lease` is the Lease as arguments for kubectl.
     """
     if accepted != name(folder) and (older := _older(folder, known)):
-        accept = f"kubectl annotate --overwrite {lease} seltzer.dev/accept-state={name(folder)}"
+        accept = f"kubectl annotate --overwrite {lease} {ACCEPT_STATE}={name(folder)}"
         raise Blocked(f"{older}: restore the newer state, or continue without it: {accept}")
     if folder:
         usable(folder)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from seltzer.guard.kube.report import JSON_LIMIT
-from seltzer.guard.recovery import ids, recoveries
+from seltzer.guard.recovery import recoveries
 from seltzer.guard.recovery.common import RepairReport
 from seltzer.guard.recovery.recoveries import LIMIT, Recovery
-from seltzer.plan import jobids
+from seltzer.wire import job_ids
 
 
 @pytest.fixture
@@ -33,25 +33,7 @@ def told(epoch: Path, *jobs: tuple[object, str, str], user: object = 1000) -> Re
 def named(said: dict[str, object]) -> list[str]:
     groups = said["groups"]
     assert isinstance(groups, list)
-    return [job for group in groups for job in jobids.expand(group["jobs"])]
-
-
-@pytest.mark.parametrize(
-    ("each", "folded"),
-    [
-        ([], ""),
-        (["7"], "7"),
-        (["9", "7", "8", "8", "12"], "7-9,12"),
-        (["20_3", "20_1", "20_2", "100", "3_7", "20_9"], "100,3_7,20_[1-3,9]"),
-        (["20_[3-9:2%1]", "5"], "5,20_[3-9:2%1]"),
-        ([f"8_{task}" for task in range(0, 80, 2)], None),
-    ],
-)
-def test_ids_are_folded_and_come_apart_again(each: list[str], folded: str | None) -> None:
-    text = ids.fold(each)
-    assert folded in (text, None)
-    assert sorted(jobids.expand(text)) == sorted(ids.unfold(text)) == sorted(set(each))
-    assert all(len(piece) < 200 for piece in jobids.pieces(text))
+    return [job for group in groups for job in job_ids.expand(group["jobs"])]
 
 
 def test_jobs_of_one_fate_are_told_together_and_those_first_that_a_person_has_to_look_at(epoch: Path) -> None:

@@ -20,10 +20,11 @@ from seltzer.guard import recovery
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.repairer import Repairer
-from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, QueueEntry, SlurmError
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.verdicts import UNSEEN
 from seltzer.guard.settings import Settings
 from seltzer.guard.state import log_reserve, rotation
+from seltzer.wire.squeue import QueueEntry
 
 START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, QueueEntry, SlurmCommands, SlurmError
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmCommands, SlurmError
 from seltzer.guard.settings import Places
 from seltzer.guard.wake import Waker
+from seltzer.wire.squeue import QueueEntry
 
 # Answers as slurmrestd does: what it refuses it tells twice, and then it has gone.
 SLURMRESTD = """

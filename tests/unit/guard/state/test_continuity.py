@@ -12,6 +12,7 @@ import pytest
 from seltzer.guard.state import continuity, epoch
 from seltzer.guard.state.continuity import Written
 from seltzer.guard.state.epoch import Blocked, LostRace
+from seltzer.wire.annotations import EPOCH, SAVED
 
 NOBODY = 65534
 LEASE = "-n ns lease/demo-slurmctld"
@@ -33,10 +34,10 @@ def yes() -> bool:
     ("annotations", "known"),
     [
         ({}, Written(0, 0)),
-        ({"epoch": "3"}, Written(3, 0)),
-        ({"epoch": "3", "saved": "1700000000000000001"}, Written(3, 1700000000000000001)),
-        ({"epoch": "-1", "saved": "yes"}, Written(0, 0)),
-        ({"epoch": "²", "saved": "9" * 50}, Written(0, 0)),
+        ({EPOCH: "3"}, Written(3, 0)),
+        ({EPOCH: "3", SAVED: "1700000000000000001"}, Written(3, 1700000000000000001)),
+        ({EPOCH: "-1", SAVED: "yes"}, Written(0, 0)),
+        ({EPOCH: "²", SAVED: "9" * 50}, Written(0, 0)),
     ],
 )
 def test_what_the_lease_tells(annotations: dict[str, str], known: Written) -> None:
