@@ -15,10 +15,10 @@ from .common import Rule
 
 ConfigFile = Annotated[str, Meta(max_length=131072)]
 
-_ADDRESS = "Seltzer's Service always leads to the slurmctld in charge: remove it"
-_AUTH = "all daemons trust each other by the keys that Seltzer makes: remove it"
+_ADDRESS = "Seltzer's Service always leads to the active slurmctld: remove it"
+_AUTH = "all daemons authenticate with the keys that Seltzer generates: remove it"
 _FOLDERS = "the containers are built around these paths: remove it"
-_PORT = "Services, probes and network policies are made for Slurm's own ports: remove it"
+_PORT = "Services, probes and network policies use Slurm's default ports: remove it"
 _USER = "files and keys in the images and on volumes belong to the user slurm, and slurmd is root: remove it"
 OWNED: Mapping[str, str] = {
     "AuthAltParameters": _AUTH,
@@ -31,19 +31,19 @@ OWNED: Mapping[str, str] = {
     "ControlAddr": _ADDRESS,
     "ControlMachine": _ADDRESS,
     "CredType": _AUTH,
-    "MetricsType": "the counts of jobs in the cluster's status come from slurmctld's metrics: remove it",
+    "MetricsType": "the job counts in the cluster's status come from slurmctld's metrics: remove it",
     "SlurmUser": _USER,
     "SlurmctldAddr": _ADDRESS,
     "SlurmctldHost": _ADDRESS,
-    "SlurmctldLogFile": "slurmctld's log on the state volume tells which jobs had started: remove it",
+    "SlurmctldLogFile": "slurmctld's log on the state volume shows which jobs had started: remove it",
     "SlurmctldPidFile": _FOLDERS,
     "SlurmctldPort": _PORT,
     "SlurmdPidFile": _FOLDERS,
     "SlurmdPort": _PORT,
     "SlurmdSpoolDir": _FOLDERS,
     "SlurmdUser": _USER,
-    "StateSaveLocation": "its path is the fence between two slurmctld: remove it, and set spec.controller.storage",
-    "TLSType": "Seltzer gives no certificates to the pods, and asks slurmctld without TLS: remove it",
+    "StateSaveLocation": "its path is the fence between two slurmctlds: remove it, and set spec.controller.storage",
+    "TLSType": "Seltzer provides no certificates to the pods, and connects to slurmctld without TLS: remove it",
 }
 """Keys of slurm.conf that only Seltzer sets, with the reason and the alternative."""
 
@@ -65,7 +65,7 @@ CONFIG_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"!has(self.config) || self.config.all(file, !file.matches('(?i)\\.(key|jwks)$'))",
-        "keys don't belong into a config that all nodes may read: remove the file, since Seltzer makes the keys",
+        "keys don't belong in a config that all nodes can read: remove the file, since Seltzer generates the keys",
         ".config",
     ),
     _refuse(

@@ -92,7 +92,7 @@ class Storage(Part, frozen=True, kw_only=True):
 
 
 class Controller(Part, frozen=True, kw_only=True):
-    """slurmctld, the daemon that manages the queue and schedules jobs. Exactly one is active."""
+    """slurmctld, the daemon that manages the queue and schedules jobs. At most one is active at any time."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
