@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,8 +18,14 @@ from seltzer.controllers.slurm_connection import PACE, SlurmConnection
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 
+NOW = 10_000.0
 KEY = Key("lab", "demo")
 CLUSTER = SlurmCluster(metadata=ObjectMeta(namespace="lab", resource_version="1", name="demo", uid="1"))
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: NOW)
 
 
 def lease(holder: str = "", **annotations: str) -> Lease:
@@ -41,7 +46,7 @@ def caches(found: Lease | None, *, controller: bool, lasting: float = 0.0, clust
         stores["pods"].put(
             Pod(metadata=ObjectMeta(namespace="lab", resource_version="1", name="demo-slurmctld-x", labels=labels))
         )
-    return cast(Caches, SimpleNamespace(**stores, began=time.monotonic() - lasting))
+    return cast(Caches, SimpleNamespace(**stores, began=NOW - lasting))
 
 
 def silent_for(seconds: float) -> SlurmConnection:
