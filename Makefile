@@ -9,6 +9,7 @@ SHELL := bash
 
 # What of the test folders there is, quick ones first; tests/unit is part of `check`.
 slow_tests := $(wildcard tests/contract tests/e2e tests/faults)
+unit_tests := --quiet --numprocesses 3 tests/unit
 caches := .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
 started := $(shell date +%s)
 cache = $$(. scripts/setup.sh && printf %s "$$cache")
@@ -57,7 +58,17 @@ layers: setup ## Check which part imports which (import-linter)
 
 .PHONY: unit
 unit: setup ## Run the unit tests
-	@.venv/bin/pytest --quiet --numprocesses 3 tests/unit
+	@.venv/bin/pytest $(unit_tests)
+
+.PHONY: flakes
+flakes: setup ## Run the unit tests many times beside CPU hogs, and count who fails (`make flakes runs=20 hogs=2`, `slow=1`: all)
+	@flakes=(.venv/bin/python -m tests.flakes $(if $(runs),--runs "$(runs)") $(if $(hogs),--hogs "$(hogs)") --); failed=0; \
+	"$${flakes[@]}" $(unit_tests) || failed=$$?; \
+	if [[ -n "$(slow)" && $$failed -lt 2 ]]; then \
+		.venv/bin/seltzer sandbox prepare; \
+		"$${flakes[@]}" --timeout 900 $(slow_tests) || failed=$$?; \
+	fi; \
+	exit $$failed
 
 .PHONY: bench
 bench: setup ## Measure how fast things are, beside the floor; the numbers are in build/bench.json too
