@@ -3,8 +3,8 @@
 `GET /alive/<port>/<addresses>`: at which of these addresses a slurmd answers.
 `GET /readyz`: whether slurmctld here is ready, or stands by.
 
-The answers about jobs are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it
-has the cluster's key with a token of user slurm. Anybody may ask for our health: kubelet has no token.
+The answers about jobs are what squeue prints. The caller is the operator, which shows that it has the cluster's key
+with a token of user slurm. Anybody may ask for our health: kubelet has no token.
 """
 
 from __future__ import annotations
@@ -30,27 +30,11 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld.config import LOCAL
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import guard_api, squeue
 
 AT_ONCE = 4
 _CONNECTIONS = 32
 _HOSTLIST = re.compile(r"[A-Za-z0-9_.,\[\]-]{1,65536}")
-# As in seltzer.slurm.jobs, which we may not import: there it is said why.
-_FIELDS = ("JobArrayID", "UserName", "State", "Partition", "NodeList", "TimeLeft", "Requeue", "Reason")
-_STATES = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
-
-
-def command(squeue: str, hostlist: str) -> list[str]:
-    """The words that ask for the jobs on these nodes."""
-    fields = ",".join(f"{name}:\x1f" for name in _FIELDS)
-    return [
-        *(squeue, "--noheader", "--noconvert", f"--Format={fields}"),
-        *(f"--nodelist={hostlist}", f"--states={_STATES}"),
-    ]
-
-
-def naming(squeue: str) -> list[str]:
-    """The words that ask which nodes each waiting job names."""
-    return [squeue, "--noheader", "--states=PENDING", "--Format=ReqNodes:\n"]
 
 
 def is_administrator(token: str, key: bytes, now: float) -> bool:
@@ -86,12 +70,12 @@ class Jobs:
 
     def answer(self, path: str, token: str) -> tuple[int, bytes]:
         """A status of HTTP and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
-        if path == "/healthz":
+        if path == guard_api.HEALTH:
             return 200, b"ok\n"
-        if path == "/readyz":
+        if path == guard_api.READY:
             why = self._unready()
             return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
-        if not path.startswith(("/jobs/", "/alive/")) and path != "/named":
+        if not path.startswith((guard_api.JOBS, guard_api.ALIVE)) and path != guard_api.NAMED:
             return 404, b"ask for /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
         try:
             key = self._key.read_bytes()
@@ -99,19 +83,21 @@ class Jobs:
             return 503, b"slurmctld has not been started here\n"
         if not is_administrator(token, key, time.time()):
             return 401, b"X-SLURM-USER-TOKEN has to be a token of user slurm that has not expired\n"
-        if path.startswith("/alive/"):
-            return self._alive(unquote(path.removeprefix("/alive/")))
-        hostlist = unquote(path.removeprefix("/jobs/"))
-        if path != "/named" and not _HOSTLIST.fullmatch(hostlist):
+        if path.startswith(guard_api.ALIVE):
+            return self._alive(unquote(path.removeprefix(guard_api.ALIVE)))
+        hostlist = unquote(path.removeprefix(guard_api.JOBS))
+        if path != guard_api.NAMED and not _HOSTLIST.fullmatch(hostlist):
             return 400, b"that is no hostlist\n"
         if not self._turns.acquire(blocking=False):
             return 503, b"too many ask at once\n"
         try:
-            if path != "/named":
-                return self._ask(command(self._squeue, hostlist))
-            status, printed = self._ask(naming(self._squeue))
-            # Mostly empty lines, and the same nodes again and again.
-            return status, b"".join(sorted({b"%b\n" % line.strip() for line in printed.splitlines() if line.strip()}))
+            if path != guard_api.NAMED:
+                return self._ask([self._squeue, *squeue.jobs_on_nodes(hostlist)])
+            status, printed = self._ask([self._squeue, *squeue.NAMED_NODES])
+            # Many jobs name no nodes, or the same ones.
+            return status, "".join(
+                f"{each}\n" for each in squeue.parse_named(printed.decode(errors="replace"))
+            ).encode()
         finally:
             self._turns.release()
 
@@ -122,7 +108,7 @@ class Jobs:
         if not self._turns.acquire(blocking=False):
             return 503, b"too many ask at once\n"
         try:
-            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.room(AT_ONCE))
+            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.probes_at_once(AT_ONCE))
             return 200, "".join(f"{each}\n" for each in found).encode()
         except OSError as error:
             return 503, f"not all can be asked: {error}\n".encode()
@@ -163,7 +149,7 @@ def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> Threa
         timeout = 10.0  # for who connects and says nothing
 
         def do_GET(self) -> None:
-            status, body = answer(self.path, self.headers.get("X-SLURM-USER-TOKEN", ""))
+            status, body = answer(self.path, self.headers.get(guard_api.AUTHORIZATION, ""))
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

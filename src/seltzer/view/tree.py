@@ -13,6 +13,8 @@ from rich.tree import Tree
 from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build.components import slurmctld
+from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
 from seltzer.cli import events, show
 from seltzer.cli.events import Event
 from seltzer.view import tree_controller
@@ -20,11 +22,9 @@ from seltzer.view import tree_controller
 MOST_EVENTS = 10
 RECENT = timedelta(hours=1)
 
-# What a person calls it, the condition that tells about it, and what to say when all is well.
-COMPONENTS = (
-    ("slurmctld", "ControllerReady", "ready"),
-    ("slurmrestd", "RestReady", "ready"),
-    ("login", "LoginReady", "ready"),
+# A row's name, its condition, and its word while the condition is true.
+ROWS = (
+    *((each.name, each.condition.type, "ready") for each in CONTROL_PLANE if each.condition),
     ("config", "ConfigValid", "valid"),
     ("state", "StateSafe", "safe"),
 )
@@ -90,7 +90,8 @@ def tree(picture: Picture, now: datetime) -> Tree:
     """The cluster for a person to look at."""
     top = Tree(_headline(picture.cluster, now), guide_style="dim")
     parts = _branch(top, "control plane", _components(picture.cluster, now))
-    tree_controller.add_details(parts.children[0], picture.cluster, now)
+    row = [name for name, _, _ in ROWS].index(slurmctld.NAME)
+    tree_controller.add_details(parts.children[row], picture.cluster, now)
     if picture.nodesets:
         _branch(top, "node sets", show.aligned([_nodeset(each, picture.cluster) for each in picture.nodesets]))
     else:
@@ -139,16 +140,17 @@ def condition(item: SlurmCluster | NodeSet, kind: str) -> Condition | None:
 
 def _components(cluster: SlurmCluster, now: datetime) -> list[Text]:
     rows = []
-    for name, kind, well in COMPONENTS:
+    for name, kind, well in ROWS:
         found = condition(cluster, kind)
-        if name == "login" and cluster.spec.login.replicas == 0:
-            state = Text("none (spec.login.replicas is 0)", "dim")
+        component = BY_NAME.get(name)
+        if component and (why := component.unwanted(cluster)):
+            state = Text(f"none ({why})", "dim")
         elif found is None:
             state = Text("unknown", "dim")
         else:
             state = Text(well if found.status == "True" else found.reason, _COLOURS[found.status])
         failover = cluster.status.last_failover_time
-        if name == "slurmctld" and failover is not UNSET:
+        if name == slurmctld.NAME and failover is not UNSET:
             state = Text.assemble(state, (f"  (last failover {show.age(failover, now)} ago)", "dim"))
         rows.append((Text(name), state))
     return show.aligned(rows)
@@ -196,7 +198,7 @@ def as_data(picture: Picture, now: datetime) -> dict[str, object]:
         **tree_controller.as_data(cluster),
         "components": {
             name: {"status": found.status, "reason": found.reason, "message": found.message}
-            for name, kind, _ in COMPONENTS
+            for name, kind, _ in ROWS
             if (found := condition(cluster, kind))
         },
         "nodes": to_builtins(status.nodes),

@@ -12,9 +12,9 @@ from rich.tree import Tree
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import Crash, RecoveredJobs, Recovery
 from seltzer.cli import show
-from seltzer.plan import jobids
 from seltzer.plan.cluster.controller_events import ALL, by_outcome
 from seltzer.plan.cluster.controller_status import size
+from seltzer.wire import job_ids
 
 # For this long somebody may still wonder about it.
 RECENT = timedelta(hours=24)
@@ -95,9 +95,9 @@ def _choices(cluster: str, held: Sequence[RecoveredJobs]) -> str:
 
 
 def _group(group: RecoveredJobs) -> Text:
-    users = f" (user{'s' * (not group.users.isdecimal())} {jobids.shown(group.users)})"
+    users = f" (user{'s' * (not group.users.isdecimal())} {job_ids.shown(group.users)})"
     whose = users if group.users and len(users) <= _MOST_USERS else ""
-    return Text(f"{group.why.rstrip('.') or 'no reason given'}{whose}: {jobids.shown(group.jobs)}")
+    return Text(f"{group.why.rstrip('.') or 'no reason given'}{whose}: {job_ids.shown(group.jobs)}")
 
 
 def is_recent(time: str, now: datetime) -> bool:

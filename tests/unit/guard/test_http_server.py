@@ -24,6 +24,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.slurm import jobs as slurm_jobs
 from seltzer.slurm.token import sign
+from seltzer.wire import squeue
 
 KEY = b"k" * 32
 
@@ -75,16 +76,10 @@ def token(head: object, claims: object, key: bytes = KEY) -> str:
     return b".".join([*parts, signature]).decode()
 
 
-def test_the_command_is_the_one_whose_output_we_read() -> None:
-    names = ["cpu-0", "cpu-1", "gpu-07"]
-    (filter_,) = (word for word in slurm_jobs.on_nodes(names) if word.startswith("--nodelist="))
-    assert http_server.command("squeue", filter_.removeprefix("--nodelist=")) == slurm_jobs.on_nodes(names)
-
-
 def test_the_answer_is_what_squeue_prints(asked: Asked) -> None:
     status, printed = asked.get(f"/jobs/{quote('cpu-[0-3],gpu-1')}")
     conf = str(asked.folder / "seltzer.local.conf")
-    assert (status, printed.splitlines()) == (200, [conf, *http_server.command("", "cpu-[0-3],gpu-1")[1:]])
+    assert (status, printed.splitlines()) == (200, [conf, *squeue.jobs_on_nodes("cpu-[0-3],gpu-1")])
     assert asked.get("/jobs/cpu-0,cpu-1")[0] == 200
 
 

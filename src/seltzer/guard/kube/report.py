@@ -6,17 +6,30 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from seltzer.guard import log
 from seltzer.guard.slurmctld.output import LIMIT
+from seltzer.wire import annotations as wire
+from seltzer.wire.annotations import Phase
 
-Phase = Literal["starting", "running", "stopping", "crashed", "blocked", "held"]
-PREFIX = "seltzer.dev/"
 JSON_LIMIT = 16 << 10
-_OURS = ("config", "phase", "message", "slurm-version", "started", "restarts", "volume")
+_OURS = {
+    "config": wire.CONFIG,
+    "phase": wire.PHASE,
+    "message": wire.MESSAGE,
+    "slurm_version": wire.SLURM_VERSION,
+    "started": wire.STARTED,
+    "restarts": wire.RESTARTS,
+    "volume": wire.VOLUME,
+}
 # They are about the cluster, not about this guard: a predecessor's stay until we know better.
-_INHERITED = ("epoch", "saved", "crash", "recovered", "news")
+_INHERITED = {
+    "epoch": wire.EPOCH,
+    "saved": wire.SAVED,
+    "crash": wire.CRASH,
+    "recovered": wire.RECOVERED,
+    "news": wire.NEWS,
+}
 _STAYING = ("slurm_version", "restarts")
 _JSON = ("volume", "crash", "recovered")
 # Together they are shorter than JSON_LIMIT, whatever is in them.
@@ -44,7 +57,7 @@ class Report:
         """Change some of it, for whenever the Lease is renewed the next time."""
         self._put(values)
 
-    def tell(self, reason: str, message: str) -> None:
+    def add_event(self, reason: str, message: str) -> None:
         """Something that was done: the operator makes an Event of it. A few are kept, in case it looks late."""
         told = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
         with self._lock:
@@ -80,9 +93,9 @@ class Report:
     def annotations(self) -> dict[str, str | None]:
         """All that the Lease should say. None is for what must not stay; what isn't named stays as it is."""
         with self._lock:
-            told = {name: self._values.get(name.replace("-", "_")) or None for name in _OURS}
-            told |= {name: self._values[name] or None for name in _INHERITED if name in self._values}
-        return {f"{PREFIX}{name}": value for name, value in told.items()}
+            told = {annotation: self._values.get(name) or None for name, annotation in _OURS.items()}
+            staying = {annotation: name for name, annotation in _INHERITED.items() if name in self._values}
+            return told | {annotation: self._values[name] or None for annotation, name in staying.items()}
 
 
 def now() -> str:

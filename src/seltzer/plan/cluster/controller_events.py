@@ -8,9 +8,10 @@ from msgspec import UNSET
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, SlurmClusterStatus
-from seltzer.plan import conditions, jobids
+from seltzer.plan import conditions
 from seltzer.plan.actions import PlannedEvent
 from seltzer.plan.cluster.guard_report import GuardEvent
+from seltzer.wire import job_ids
 
 # What became of jobs, as one word for programs, whether a person has to look, and a beginning for the list of them.
 _OUTCOMES = {
@@ -124,7 +125,7 @@ def _named(groups: Sequence[RecoveredJobs], room: int) -> list[str]:
     texts: list[str] = []
     for group in groups:
         why = f" ({group.why.rstrip('.')})" if group.why else ""
-        for first, piece in enumerate(jobids.pieces(group.jobs)):
+        for first, piece in enumerate(job_ids.pieces(group.jobs)):
             # A further ID of the same group goes before the why.
             longer = f"{texts[-1].removesuffix(why) if first else texts[-1]}, {piece}{why}" if texts else ""
             if longer and len(longer.encode()) <= room:

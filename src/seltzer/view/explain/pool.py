@@ -8,7 +8,7 @@ from seltzer.api.nodeset import NodeSet
 from seltzer.cli import facts, nodes
 from seltzer.cli.facts import Facts
 from seltzer.plan import pod_state, slurm_state
-from seltzer.plan.nodeset.nodeset_status import partition as own_partition
+from seltzer.plan.nodeset.deletion import partition as own_partition
 from seltzer.slurm import hostlist
 from seltzer.slurm.snapshot import Job, Partition
 

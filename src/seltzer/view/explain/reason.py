@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from seltzer.cli import facts, nodes
 from seltzer.cli.facts import Facts
 from seltzer.cli.slurm import DEFAULT_USER
-from seltzer.plan import jobids
 from seltzer.slurm import snapshot
 from seltzer.slurm.snapshot import Job
 from seltzer.view.explain import pool
+from seltzer.wire import job_ids
 
 _MOST_JOBS = 5
 
@@ -188,7 +188,7 @@ def _history(known: Facts, job: Job) -> list[str]:
     """What a crash of slurmctld had to do with it, or else an administrator."""
     found = known.controller.told.recovered or None
     groups = [group for recovery in reversed(found.recoveries) for group in recovery.groups] if found else []
-    why = next((group.why for group in groups if job.id in jobids.expand(group.jobs)), "")
+    why = next((group.why for group in groups if job.id in job_ids.expand(group.jobs)), "")
     if why:
         return [f"It was found again after a crash of slurmctld: {snapshot.tidy(why).rstrip('.')}."]
     return [f"An administrator noted: {job.note.rstrip('.')}."] if job.note else []
