@@ -1,4 +1,4 @@
-"""`seltzer debug`: slurmctld held down, with what it takes to find out why it crashed."""
+"""`seltzer debug`: hold slurmctld down and find out why it crashed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import Crash
-from seltzer.cli import controller, kube, kubectl, show
-from seltzer.cli.controller import ControllerFacts
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Timeout
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.progress import Progress
+from seltzer.view.controller import ControllerFacts
+from seltzer.view.times import age
 
 _STATE = "/run/slurmctld-state"
 _CORES = "/run/cores"
@@ -51,16 +52,16 @@ def debug(
 async def _turn(
     client: Client, place: Place, name: str, hold: bool, timeout: float
 ) -> tuple[SlurmCluster, ControllerFacts]:
-    """Hold it or let it go, and wait until that is so."""
+    """Holds or releases it, and waits until that has happened."""
     cluster = await kube.cluster(client, place, name)
     patch = {"spec": {"controller": {"hold": hold}}}
     if cluster.spec.controller.hold != hold:
         cluster = await client.patch(kinds.CLUSTERS, name, place.namespace, patch=patch)
-    seen = await controller.look(client, place.namespace, name)
+    seen = await gather.controller(client, place.namespace, name)
 
     async def turned() -> str:
         nonlocal seen
-        seen = await controller.look(client, place.namespace, name)
+        seen = await gather.controller(client, place.namespace, name)
         return awaited(seen, hold)
 
     what = f"{'hold' if hold else 'release'} slurmctld of {name}"
@@ -71,7 +72,7 @@ async def _turn(
 
 
 def awaited(seen: ControllerFacts, hold: bool) -> str:
-    """What is still to come; empty when slurmctld is held, or runs."""
+    """What it still waits for; empty when slurmctld is held, or runs."""
     told = seen.told
     if told.hold != hold:
         return "the operator hasn't passed it on to the guard yet; see 'seltzer version' if it stays so"
@@ -83,7 +84,7 @@ def awaited(seen: ControllerFacts, hold: bool) -> str:
 
 
 def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
-    """Where everything is, for who has just got a shell."""
+    """Where to find cores, logs and state, for a person with a new shell."""
     name, crash = cluster.metadata.name, seen.told.crash or cluster.status.crash or None
     core = crash.core if crash and crash.core else ""
     binary = f"gdb slurmctld {core}" if core else "gdb --args slurmctld -D -f /etc/slurm/slurm.conf"
@@ -100,7 +101,7 @@ def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[st
 
 
 def _crash(crash: Crash, now: datetime) -> list[tuple[str, str]]:
-    rows = [("crash", f"{show.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}")]
+    rows = [("crash", f"{age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}")]
     rows += [("said" if not at else "", line) for at, line in enumerate(crash.lines.splitlines()[-5:])]
     rows += [("in" if not at else "", line) for at, line in enumerate(crash.backtrace.splitlines()[:10])]
     return rows

@@ -1,4 +1,4 @@
-"""`seltzer failover`: move slurmctld to another pod, on purpose and cleanly."""
+"""`seltzer failover`: move slurmctld to another pod."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import controller, kube, show
-from seltzer.cli.controller import ControllerFacts
+from seltzer.cli import gather, kube, show
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag, Timeout
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.plan import pod_state
 from seltzer.progress import Progress
+from seltzer.view.controller import ControllerFacts
 
 _POLL = 0.1
 
@@ -38,7 +38,7 @@ def failover(
 
     async def move(client: Client) -> tuple[ControllerFacts, ControllerFacts, float]:
         cluster = await kube.cluster(client, place, name)
-        before = await controller.look(client, place.namespace, name)
+        before = await gather.controller(client, place.namespace, name)
         if why := obstacle(cluster, before):
             raise SeltzerError(why)
         if cluster.spec.controller.standby and not standbys(before):
@@ -51,7 +51,7 @@ def failover(
 
         async def moved() -> str:
             nonlocal after
-            after = await controller.look(client, place.namespace, name)
+            after = await gather.controller(client, place.namespace, name)
             return awaited(before.told.holder, after)
 
         advice = f"{name} hasn't failed over (see 'seltzer status {name}' and 'seltzer logs {name}')"
@@ -69,7 +69,7 @@ def failover(
 
 
 def obstacle(cluster: SlurmCluster, seen: ControllerFacts) -> str:
-    """Why it can't be moved now, and what to do; empty where it can."""
+    """Why it can't be moved now, and what to do; empty if it can."""
     name, told, pod = cluster.metadata.name, seen.told, seen.active
     if cluster.metadata.deletion_timestamp:
         return f"{name} is being deleted; see 'seltzer status {name}'"
@@ -85,11 +85,12 @@ def obstacle(cluster: SlurmCluster, seen: ControllerFacts) -> str:
 
 
 def standbys(seen: ControllerFacts) -> list[str]:
+    """The pods that are ready to take over."""
     return [name for name, pod in seen.pods.items() if name != seen.told.holder and pod_state.ready(pod)]
 
 
 def awaited(old: str, seen: ControllerFacts) -> str:
-    """What is still to come; empty when another one runs slurmctld."""
+    """What it still waits for; empty when another pod runs slurmctld."""
     told = seen.told
     if told.holder == old:
         return f"{old} writes its state and ends"

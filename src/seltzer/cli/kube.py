@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,6 +18,7 @@ from seltzer.kube import config, kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
 from seltzer.kube.resource import HasMeta, Resource
+from seltzer.view.text import suggestion
 
 T = TypeVar("T")
 H = TypeVar("H", bound=HasMeta)
@@ -173,22 +173,7 @@ def _not_found(kind: str, name: str, namespace: str, here: Sequence[str], elsewh
     if not here:
         create = "; make one with 'seltzer create NAME'" if kind == kinds.CLUSTERS.kind else ""
         return f"{says}, nor any other{create}"
-    return f"{says}; {meant(name, here)}"
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    """What could have been meant, and what else there is."""
-    names = list(dict.fromkeys(known))
-    if not names:
-        return "there are none"
-    close = difflib.get_close_matches(word, names, 1)
-    there = f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}"
-    return f"did you mean {close[0]!r}? ({there})" if close else there
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    return f"{says}; {suggestion(name, here)}"
 
 
 async def nodesets(client: Client, of: SlurmCluster) -> list[NodeSet]:

@@ -1,4 +1,4 @@
-"""`seltzer logs`: what the daemons of a cluster, its nodes or the operator write."""
+"""`seltzer logs`: the logs of a cluster's daemons, of its nodes, and of the operator."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
-from seltzer.cli import controller, kube, kubectl
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
+from seltzer.view.text import suggestion
 
 DAEMONS = ("slurmctld", "slurmrestd", "login")
 
@@ -53,7 +54,7 @@ def logs(
 
 
 async def _leader(client: Client, namespace: str) -> str:
-    """The operator's pod that leads; where none does, any."""
+    """The operator's pod that leads; if none does, any."""
     try:
         await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
     except NotFound:
@@ -66,7 +67,7 @@ async def _leader(client: Client, namespace: str) -> str:
             await client.get(kinds.PODS, holder, namespace)
             return f"pod/{holder}"
     except NotFound:
-        pass  # nobody leads yet, or it isn't a pod that does
+        pass  # there is no leader yet, or it isn't a pod
     return f"deployment/{OPERATOR}"
 
 
@@ -74,7 +75,8 @@ async def _find(client: Client, place: Place, name: str, component: str) -> tupl
     """The namespace, the pod or its Deployment, and the container."""
     cluster = await kube.cluster(client, place, name)
     if component == "slurmctld":
-        return place.namespace, await controller.target(client, place.namespace, name), component
+        seen = await gather.controller(client, place.namespace, name)
+        return place.namespace, seen.target(name), component
     if component in DAEMONS:
         return place.namespace, f"deployment/{name}-{component}", component
     nodes: dict[str, str] = {}
@@ -83,6 +85,6 @@ async def _find(client: Client, place: Place, name: str, component: str) -> tupl
         found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
-        known = kube.meant(component, (*DAEMONS, "operator", *sorted(nodes)))
+        known = suggestion(component, (*DAEMONS, "operator", *sorted(nodes)))
         raise SeltzerError(f"{name} has no {component!r}; {known}")
     return nodes[component], f"pod/{component}", "slurmd"

@@ -19,11 +19,11 @@ from seltzer.build import names
 from seltzer.cli import kube, kubectl
 from seltzer.cli.options import Context, Namespace, User
 from seltzer.errors import SeltzerError
+from seltzer.view.facts import LOGIN_USER
 
 Cluster = Annotated[str, Parameter(help="The cluster.")]
 Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
 
-DEFAULT_USER = "user"
 _OURS = ("--namespace", "-n", "--context", "--user")
 
 # $0 is the user. setpriv, unlike su, stays in the terminal's session, so that Ctrl-C and job control work.
@@ -55,7 +55,7 @@ def srun(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -70,7 +70,7 @@ def sbatch(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -92,7 +92,7 @@ def squeue(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -107,7 +107,7 @@ def sinfo(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -122,7 +122,7 @@ def scontrol(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -137,7 +137,7 @@ def scancel(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -152,7 +152,7 @@ def shell(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:

@@ -20,10 +20,11 @@ from seltzer.api.common import API_VERSION
 from seltzer.cli import kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.top import feed as top_feed
-from seltzer.cli.top.feed import ClusterFeed, Update
+from seltzer.cli.top.feed import ClusterFeed
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.resource import Resource
+from seltzer.view.frame import Update
 
 LABELS = {"seltzer.dev/cluster": "demo", "seltzer.dev/cluster-namespace": "ns"}
 # kubectl, for one machine: the command runs here, where a folder has Slurm's commands and tells which pod is asked.
