@@ -9,6 +9,10 @@ SHELL := bash
 
 # What of the test folders there is, quick ones first; tests/unit is part of `check`.
 slow_tests := $(wildcard tests/contract tests/e2e tests/faults)
+# They wait more than they compute: so many sandboxes side by side, and a module stays with one of them. Two and a spare
+# one are what the kernel's usual 128 inotify instances suffice for.
+sandboxes := 2
+side_by_side := --numprocesses $(sandboxes) --dist loadfile --no-loadscope-reorder
 caches := .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
 started := $(shell date +%s)
 cache = $$(. scripts/setup.sh && printf %s "$$cache")
@@ -26,7 +30,7 @@ demo: setup ## Make a sandbox and run real Slurm in it
 test: check ## Run all tests: what `check` does, then those that need a sandbox
 ifneq ($(slow_tests),)
 	@.venv/bin/seltzer sandbox prepare
-	@.venv/bin/pytest --timeout 900 --durations 10 --verbose $(slow_tests)
+	@.venv/bin/pytest --timeout 900 --durations 10 --verbose $(side_by_side) $(slow_tests)
 endif
 
 .PHONY: check
@@ -72,6 +76,11 @@ bench: setup ## Measure how fast things are, beside the floor; the numbers are i
 faults: setup ## Break a real cluster in every way there is, and measure what it costs: some four hours (docs/faults.md)
 	@.venv/bin/seltzer sandbox prepare
 	@.venv/bin/python -m tests.faults.campaign $(if $(rows),--rows "$(rows)") $(if $(repeats),--repeats $(repeats))
+
+.PHONY: docs
+docs: setup ## Write docs/api.md from the Structs of the API
+	@.venv/bin/python -m seltzer.api.reference > docs/api.md.new
+	@mv docs/api.md.new docs/api.md
 
 .PHONY: setup
 setup: ## Bring what is needed: apt packages, uv, .venv (demo, test and check do it by themselves)

@@ -20,7 +20,7 @@ from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists
 from seltzer.progress import Progress
-from seltzer.sandbox import gobuild
+from seltzer_sandbox.build import gobuild
 
 KEY = "kwok.x-k8s.io/node"
 PODS_ON_A_NODE = 100

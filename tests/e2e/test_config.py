@@ -21,7 +21,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create_from(MANIFEST)
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(scope="module")

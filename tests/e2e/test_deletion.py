@@ -17,7 +17,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(one={"replicas": 2}, two={"replicas": 1}, last={"replicas": 1})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture

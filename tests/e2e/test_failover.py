@@ -43,7 +43,7 @@ def pair(installed: Sandbox) -> Iterator[Cluster]:
     """A controller and a standby on a volume that both may mount."""
     cluster = made(installed, "pair", standby=1, storage={"accessMode": "ReadWriteMany", "size": "1Gi"})
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(autouse=True)
@@ -223,7 +223,7 @@ def test_a_pod_that_cannot_end_makes_way_for_its_successor(installed: Sandbox) -
         for node in ("n1", "n2", "n3"):
             installed.command("node", "heal", node)
             installed.wait_for_node(node, "True")
-        solo.delete()
+        solo.delete_later()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from seltzer.api.core import ObjectMeta, View
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.cli import sandbox
 from seltzer.errors import SeltzerError
 from seltzer.kube import config, kinds
 from seltzer.kube.client import Client
@@ -23,7 +24,6 @@ from seltzer.view.text import suggestion
 T = TypeVar("T")
 H = TypeVar("H", bound=HasMeta)
 
-SANDBOX = "default"
 POLL = 0.5
 _GREETING = 3.0
 
@@ -89,26 +89,18 @@ def locate(namespace: str | None = None, context: str | None = None, env: Mappin
     try:
         found = config.load(context, env)
     except ConfigError:
-        kubeconfig = None if env.get("KUBECONFIG") or _usual(env).exists() else _sandbox()
-        if kubeconfig is None:
+        fallback = None if env.get("KUBECONFIG") or _usual(env).exists() else sandbox.running()
+        if fallback is None:
             raise
-        print(f"using the sandbox {SANDBOX!r}", file=sys.stderr)
-        found = config.load(context, {"KUBECONFIG": str(kubeconfig)})
-        flags = ("--kubeconfig", str(kubeconfig), *flags)
+        print(f"using the sandbox {fallback.name!r}", file=sys.stderr)
+        kubeconfig = str(fallback.kubeconfig)
+        found = config.load(context, {"KUBECONFIG": kubeconfig})
+        flags = ("--kubeconfig", kubeconfig, *flags)
     return Place(found, namespace or found.namespace, flags)
 
 
 def _usual(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME", "/root")) / ".kube" / "config"
-
-
-def _sandbox() -> Path | None:
-    from seltzer.sandbox import commands
-
-    try:
-        return commands.find(SANDBOX).layout.kubeconfig
-    except SeltzerError:
-        return None
 
 
 def talk(place: Place, about: Callable[[Client], Awaitable[T]]) -> T:

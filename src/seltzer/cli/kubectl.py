@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from seltzer.cli.kube import SANDBOX, Place
+from seltzer.cli import sandbox
+from seltzer.cli.kube import Place
 from seltzer.errors import SeltzerError
 
 _DEADLINE = 60.0
@@ -24,14 +25,12 @@ def find() -> str:
     found = shutil.which("kubectl")
     if found:
         return found
-    from seltzer.sandbox import commands
-
-    try:
-        return str(commands.find(SANDBOX).binaries / "kubectl")
-    except SeltzerError:
+    fallback = sandbox.running()
+    if fallback is None:
         raise SeltzerError(
             "kubectl isn't on your PATH, and this needs it; install it as https://kubernetes.io/docs/tasks/tools says"
-        ) from None
+        )
+    return str(fallback.kubectl)
 
 
 def become(place: Place, *words: str) -> NoReturn:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from seltzer import __version__, paths
+from seltzer.cli import sandbox
 from seltzer.errors import SeltzerError
 
 USAGE = 2  # as most commands exit when they don't understand
@@ -18,6 +19,7 @@ INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
 # What there is: group, verb and what it is for, each imported by its path when it is needed and not before.
+# Those without a path are the sandbox's: `seltzer.cli.sandbox` has theirs.
 _VERBS = (
     ("Seltzer on Kubernetes", "install:install", "Install Seltzer, or print its manifests."),
     ("Seltzer on Kubernetes", "install:upgrade", "Bring it to the version of this command."),
@@ -43,8 +45,8 @@ _VERBS = (
     ("Slurm", "slurm:sinfo", "List partitions and nodes."),
     ("Slurm", "slurm:scontrol", "Look at details and change them."),
     ("Slurm", "slurm:scancel", "Cancel jobs."),
-    ("This machine", "demo:demo", "Bring up a sandbox with Slurm in it and run a job."),
-    ("This machine", "sandbox:app", "A real multi-node Kubernetes on this machine."),
+    ("This machine", "demo", "Bring up a sandbox with Slurm in it and run a job."),
+    ("This machine", "sandbox", "A real multi-node Kubernetes on this machine."),
     ("This machine", "completion:completion", "Print the completion script for a shell."),
 )
 _PASSED_ON = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
@@ -61,12 +63,14 @@ def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "mark
         suppress_keyboard_interrupt=False,
     )
     groups = {name: Group(name, sort_key=at) for at, name in enumerate(dict.fromkeys(name for name, _, _ in _VERBS))}
+    sandbox_installed = sandbox.installed()
     for at, (group, path, says) in enumerate(_VERBS):
         module, _, function = path.partition(":")
-        verb = module if function == "app" else function
-        app.command(
-            f"seltzer.cli.{path}", name=verb, help=None if verb == asked else says, group=groups[group], sort_key=at
-        )
+        verb = function or module
+        if verb in sandbox.VERBS and not sandbox_installed:
+            continue
+        where = sandbox.VERBS.get(verb, f"seltzer.cli.{path}")
+        app.command(where, name=verb, help=None if verb == asked else says, group=groups[group], sort_key=at)
     app.register_install_completion_command("--install-completion")
     options = Group("Options", sort_key=len(groups))
     for flag in ("--help", "--install-completion", "--version"):
@@ -78,8 +82,11 @@ def main() -> None:
     """Run one command; every way that it can fail ends in one line and an exit code."""
     try:
         words = arrange(sys.argv[1:])
+        if words and words[0] in sandbox.VERBS:
+            sandbox.require(words[0])
+        # kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all.
         if words[:2] == ["sandbox", "kubectl"] and words[2:] not in (["--help"], ["-h"]):
-            _kubectl(words[2:])
+            sandbox.kubectl(words[2:])
         # The list of verbs has no markup, and the library that would look for it takes longer than all the rest.
         plain = words in ([], ["--help"], ["-h"])
         app = build("".join(words[:1]), help_format="plaintext" if plain else "markdown")
@@ -89,7 +96,7 @@ def main() -> None:
     except CycloptsError as error:
         _fail(str(error), USAGE)
     except KeyboardInterrupt:
-        local = sys.argv[1:2] in (["sandbox"], ["demo"])
+        local = "".join(sys.argv[1:2]) in sandbox.VERBS
         again = "; nothing is lost: run the same command again, or 'seltzer sandbox down'" if local else ""
         _fail(f"interrupted{again}", INTERRUPTED, prefix="")
     except BrokenPipeError:
@@ -113,19 +120,6 @@ def arrange(words: list[str]) -> list[str]:
 
         return [words[0], *slurm.hand_over(words[1:])]
     return words
-
-
-def _kubectl(words: list[str]) -> None:
-    """kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all."""
-    from seltzer.cli import sandbox
-    from seltzer.sandbox.layout import DEFAULT_NAME
-
-    name = DEFAULT_NAME
-    if words[:1] == ["--name"] and len(words) > 1:
-        name, words = words[1], words[2:]
-    elif words and words[0].startswith("--name="):
-        name, words = words[0].removeprefix("--name="), words[1:]
-    sandbox.kubectl(*words[words[:1] == ["--"] :], name=name)
 
 
 def _fail(message: str, code: int, prefix: str = "error: ") -> None:

@@ -8,15 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from opentelemetry import trace
-
 from seltzer.kube import metrics
 from seltzer.kube.backoff import Backoff
 from seltzer.kube.queue import DelayQueue
 from seltzer.kube.resource import Key
 
 logger = logging.getLogger(__name__)
-tracer = trace.get_tracer("seltzer")
 
 
 # Passes of one key take at most this part of the time: thousands of pods that change one by one would take all of it.
@@ -98,21 +95,19 @@ class Controller:
     async def _pass(self, key: Key) -> float | None:
         """One pass and its outcome: the seconds until the next, None for none."""
         started = time.monotonic()
-        with tracer.start_as_current_span(self.name, attributes={"key": str(key)}) as span:
-            try:
-                async with asyncio.timeout(self._deadline):
-                    outcome = await self._work(key)
-            except Exception as error:
-                # Wait longer each time, and go on with all others. Nothing that a pass raises stops the controller.
-                delay: float | None = self._failing.setdefault(key, Backoff(*self._delays)).next()
-                span.record_exception(error)
-                self._measured.failed.inc()
-                logger.warning("%s %s: %s; trying again in %.1f s", self.name, key, _told(error), delay)
-            else:
-                self._failing.pop(key, None)
-                delay = outcome.seconds if isinstance(outcome, After) else None
-                self._rest(key, outcome.cost)
-                self._measured.succeeded.inc()
+        try:
+            async with asyncio.timeout(self._deadline):
+                outcome = await self._work(key)
+        except Exception as error:
+            # Wait longer each time, and go on with all others. Nothing that a pass raises stops the controller.
+            delay: float | None = self._failing.setdefault(key, Backoff(*self._delays)).next()
+            self._measured.failed.inc()
+            logger.warning("%s %s: %s; trying again in %.1f s", self.name, key, _told(error), delay)
+        else:
+            self._failing.pop(key, None)
+            delay = outcome.seconds if isinstance(outcome, After) else None
+            self._rest(key, outcome.cost)
+            self._measured.succeeded.inc()
         self._measured.seconds.observe(time.monotonic() - started)
         return delay
 

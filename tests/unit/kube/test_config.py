@@ -14,7 +14,7 @@ import yaml
 from seltzer.kube.config import Config, from_kubeconfig, in_cluster, load
 from seltzer.kube.credentials import ExecPlugin, TokenFile
 from seltzer.kube.errors import ConfigError
-from seltzer.sandbox.pki import Authority
+from seltzer_sandbox.run.pki import Authority
 
 
 @pytest.fixture
