@@ -41,12 +41,12 @@ def debug(
     place = kube.locate(namespace, context)
     cluster, seen = kube.talk(place, lambda client: _turn(client, place, name, not release, timeout))
     if release:
-        print(f"{name} goes on: slurmctld runs in {seen.where(seen.told.holder)}")
+        print(f"{name} goes on: slurmctld runs in {seen.where(seen.report.holder)}")
         return
-    for line in told(cluster, seen, datetime.now(UTC)):
+    for line in summary(cluster, seen, datetime.now(UTC)):
         print(line)
     if not no_shell and sys.stdin.isatty() and sys.stdout.isatty():
-        kubectl.enter(place, f"pod/{seen.told.holder}", "slurmctld", ["bash"])
+        kubectl.enter(place, f"pod/{seen.report.holder}", "slurmctld", ["bash"])
 
 
 async def _turn(
@@ -73,23 +73,25 @@ async def _turn(
 
 def awaited(seen: ControllerFacts, hold: bool) -> str:
     """What it still waits for; empty when slurmctld is held, or runs."""
-    told = seen.told
-    if told.hold != hold:
+    report = seen.report
+    if report.hold != hold:
         return "the operator hasn't passed it on to the guard yet; see 'seltzer version' if it stays so"
-    if not told.holder:
+    if not report.holder:
         return "nobody is the controller right now; waiting for a pod"
-    if told.phase == ("held" if hold else "running"):
+    if report.phase == ("held" if hold else "running"):
         return ""
-    return f"{seen.where(told.holder)} is {told.phase or 'silent'}" + (f": {told.message}" if told.message else "")
+    return f"{seen.where(report.holder)} is {report.phase or 'silent'}" + (
+        f": {report.message}" if report.message else ""
+    )
 
 
-def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
+def summary(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
     """Where to find cores, logs and state, for a person with a new shell."""
-    name, crash = cluster.metadata.name, seen.told.crash or cluster.status.crash or None
+    name, crash = cluster.metadata.name, seen.report.crash or cluster.status.crash or None
     core = crash.core if crash and crash.core else ""
     binary = f"gdb slurmctld {core}" if core else "gdb --args slurmctld -D -f /etc/slurm/slurm.conf"
     rows = [
-        ("held", f"slurmctld is down in {seen.where(seen.told.holder)}; jobs that run go on, nobody can submit"),
+        ("held", f"slurmctld is down in {seen.where(seen.report.holder)}; jobs that run go on, nobody can submit"),
         *(_crash(crash, now) if crash else [("crash", "none is known")]),
         ("core", core or f"none; they would be in {_CORES}"),
         ("gdb", binary),

@@ -73,20 +73,20 @@ def _clock(event: Event) -> str:
     return (times.parse(event.time) or datetime.now(UTC)).astimezone().strftime("%H:%M:%S")
 
 
-async def _follow(client: Client, cluster: SlurmCluster, console: Console, told: dict[str, int]) -> None:
+async def _follow(client: Client, cluster: SlurmCluster, console: Console, shown: dict[str, int]) -> None:
     """Prints each new Event once, and again when its count changes. Runs until Ctrl-C."""
     namespaces = dict.fromkeys((cluster.metadata.namespace, *cluster.spec.node_sets.namespaces))
     # A watch covers one namespace or all of them.
     path = gather.EVENTS.path(cluster.metadata.namespace if len(namespaces) == 1 else "")
     while True:
-        # Without a resourceVersion a watch begins with all Events: those in `told` are skipped.
+        # Without a resourceVersion a watch begins with all Events: those in `shown` are skipped.
         try:
             async with client.stream(path, {**_WATCH, **gather.OURS}) as content:
                 decoder = Decoder(Event)
                 async for batch in lines(content, _SILENCE):
                     for change in map(decoder.decode, batch):
-                        if isinstance(change, Changed) and told.get(change.item.metadata.uid) != change.item.times:
-                            told[change.item.metadata.uid] = change.item.times
+                        if isinstance(change, Changed) and shown.get(change.item.metadata.uid) != change.item.times:
+                            shown[change.item.metadata.uid] = change.item.times
                             await _tell(client, cluster, console, change.item)
         except (Unavailable, Gone):
             # Cut off, or too old: wait for the server, then watch again.

@@ -39,12 +39,16 @@ def explain(
     if not is_job and hostlist.expand(what) != [what]:
         raise SeltzerError(f"{what!r} isn't one job or node; name one at a time, or see 'seltzer nodes'")
     known = kube.talk(place, lambda client: _look(client, place, what, cluster, is_job=is_job))
-    told = job.explain(known, what) if is_job else node.explain(known, what)
+    explained = job.explain(known, what) if is_job else node.explain(known, what)
     if output is not Output.text:
-        show.data({"cluster": known.cluster.metadata.name, "unknown": list(known.gaps), **told.data()}, output)
+        show.data({"cluster": known.cluster.metadata.name, "unknown": list(known.gaps), **explained.data()}, output)
         return
     # Not with the console, which breaks names of nodes at their hyphens.
-    print(textwrap.fill(" ".join(told.sentences), show.console().width, break_long_words=False, break_on_hyphens=False))
+    print(
+        textwrap.fill(
+            " ".join(explained.sentences), show.console().width, break_long_words=False, break_on_hyphens=False
+        )
+    )
 
 
 async def _look(client: Client, place: Place, what: str, name: str | None, *, is_job: bool) -> Facts:

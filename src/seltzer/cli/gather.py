@@ -44,7 +44,7 @@ async def facts(client: Client, place: Place, name: str, *, ended: bool = False,
     """
     cluster = await kube.cluster(client, place, name)
     gaps: list[str] = []
-    (seen, slurm, silence), nodesets, pods, machines, told = await asyncio.gather(
+    (seen, slurm, silence), nodesets, pods, machines, found = await asyncio.gather(
         _asked(client, place, cluster, ended, gaps),
         kube.nodesets(client, cluster),
         _pods(client, cluster, gaps),
@@ -58,7 +58,7 @@ async def facts(client: Client, place: Place, name: str, *, ended: bool = False,
         pods,
         None if machines is None else {each.metadata.name: each for each in machines.items},
         seen,
-        view_events.of_cluster(told or (), cluster, nodesets),
+        view_events.of_cluster(found or (), cluster, nodesets),
         slurm,
         silence,
         tuple([silence, *gaps] if silence else gaps),
@@ -103,8 +103,8 @@ async def _asked(
     def run(command: Sequence[str]) -> str:
         return kubectl.output(Place(place.config, home, place.flags), seen.target(name), "slurmctld", command)
 
-    down = view_controller.down(seen.told, name)
-    if down and seen.told.phase in _KEPT_DOWN:
+    down = view_controller.down(seen.report, name)
+    if down and seen.report.phase in _KEPT_DOWN:
         return seen, None, down  # asking would fail, and Slurm's commands take ten seconds for that
     try:
         return seen, await asyncio.to_thread(snapshot.ask, run, ended=ended), ""

@@ -14,17 +14,17 @@ from seltzer.plan.cluster.guard_report import GuardReport
 class ControllerFacts:
     """The guard's report and the pods of slurmctld, at one moment. Without arguments: nothing is known."""
 
-    told: GuardReport = field(default_factory=lambda: GuardReport(None))
+    report: GuardReport = field(default_factory=lambda: GuardReport(None))
     pods: Mapping[str, Pod] = field(default_factory=dict)
 
     @property
     def active(self) -> Pod | None:
         """The pod in charge; None if there is none, or the pod is gone."""
-        return self.pods.get(self.told.holder)
+        return self.pods.get(self.report.holder)
 
     def target(self, cluster: str) -> str:
         """The argument that leads kubectl to the slurmctld in charge, or to any if none is."""
-        return f"pod/{self.told.holder}" if self.active else f"deployment/{cluster}-slurmctld"
+        return f"pod/{self.report.holder}" if self.active else f"deployment/{cluster}-slurmctld"
 
     def where(self, name: str) -> str:
         """A pod with its node, if that is known."""
@@ -37,25 +37,25 @@ class ControllerFacts:
         return pod.spec.node_name if pod else ""
 
 
-def down(told: GuardReport, cluster: str) -> str:
+def down(report: GuardReport, cluster: str) -> str:
     """Why slurmctld doesn't answer, if its guard knows."""
-    if told.phase in ("", "running"):
+    if report.phase in ("", "running"):
         return ""
-    more = f" ({told.message})" if told.message else ""
-    if told.phase == "held":
+    more = f" ({report.message})" if report.message else ""
+    if report.phase == "held":
         more = f"; 'seltzer debug {cluster} --release' lets it go"
-    return f"Slurm can't be asked: slurmctld is {told.phase}{more}"
+    return f"Slurm can't be asked: slurmctld is {report.phase}{more}"
 
 
 def trouble(cluster: str, seen: ControllerFacts) -> str:
     """Why Slurm's last answer may be stale, as far as its guard and Kubernetes know; empty if nothing is wrong."""
-    told, active = seen.told, seen.active
-    if not told.holder:
+    report, active = seen.report, seen.active
+    if not report.holder:
         return "slurmctld is failing over: nobody is in charge right now"
     if active is None or pod_state.deleting(active):
-        return f"slurmctld is failing over from {told.holder}"
-    if told.phase == "held":
-        return f"slurmctld is held on {told.holder}; 'seltzer debug {cluster} --release' lets it go"
-    if told.phase and told.phase != "running":
-        return f"slurmctld is {told.phase} on {told.holder}" + (f": {told.message}" if told.message else "")
+        return f"slurmctld is failing over from {report.holder}"
+    if report.phase == "held":
+        return f"slurmctld is held on {report.holder}; 'seltzer debug {cluster} --release' lets it go"
+    if report.phase and report.phase != "running":
+        return f"slurmctld is {report.phase} on {report.holder}" + (f": {report.message}" if report.message else "")
     return ""

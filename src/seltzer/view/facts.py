@@ -96,7 +96,7 @@ class Facts:
         reason = drain_causes.of_machine(where, drain_causes.Machine(self.machines.get(where)), tolerations)
         return reason.partition(f" {where} ")[2]
 
-    def last_told(self, name: str) -> tuple[str, str]:
+    def last_known(self, name: str) -> tuple[str, str]:
         """The state and reason that Slurm last reported, for when it can't be asked; empty if it never did."""
         pod = self.pod(name)
         return pod_conditions.last_told(pod) if pod else ("", "")

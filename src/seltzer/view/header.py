@@ -23,17 +23,17 @@ def lines(known: Facts, rows: Sequence[NodeRow], now: datetime) -> list[Line]:
 
 
 def _who(known: Facts, now: datetime) -> Line:
-    cluster, told = known.cluster, known.controller.told
+    cluster, report = known.cluster, known.controller.report
     parts = [Cell(cluster.metadata.name, colours.TITLE), tree.readiness(cluster)]
-    if version := told.version or cluster.status.slurm_version or "":
+    if version := report.version or cluster.status.slurm_version or "":
         parts.append(Cell(f"Slurm {version}"))
-    if told.holder:
+    if report.holder:
         since = _in_charge_since(known)
         long = f" for {span(int(now.timestamp() - since))}" if since else ""
-        parts.append(Cell(known.controller.where(told.holder) + long))
+        parts.append(Cell(known.controller.where(report.holder) + long))
     else:
         parts.append(Cell("no slurmctld", colours.BAD))
-    parts += [_often(told.failovers, "failover"), _often(told.restarts, "restart")]
+    parts += [_often(report.failovers, "failover"), _often(report.restarts, "restart")]
     return joined(map(line, parts), _GAP)
 
 

@@ -112,7 +112,7 @@ def state_words(node: Node | None) -> str:
 
 def _last_state(known: Facts, name: str) -> str:
     """Slurm's last known state with a question mark, for when it can't be asked."""
-    return f"{known.last_told(name)[0].lower()}{_UNKNOWN}"
+    return f"{known.last_known(name)[0].lower()}{_UNKNOWN}"
 
 
 def pod_word(pod: Pod | None) -> str:
@@ -166,7 +166,7 @@ def remark(known: Facts, name: str) -> str:
     if node and node.reason:
         return facts.why(node)
     if pod and (trouble := pod_state.trouble(pod)):
-        return told(trouble, name)
+        return trouble_words(trouble, name)
     if node and known.pods is not None and pod is None:
         return "Slurm has a record of it, but there is no pod" if known.nodeset(name) else "not one of Seltzer's"
     if pod and known.slurm is not None and node is None:
@@ -176,7 +176,7 @@ def remark(known: Facts, name: str) -> str:
     return ""
 
 
-def told(trouble: Trouble, name: str) -> str:
+def trouble_words(trouble: Trouble, name: str) -> str:
     """A pod's trouble, without its name and without the scheduler's words about preemption."""
     words = snapshot.tidy(trouble.message.removeprefix(f"pod {name}: "))
     return _PREEMPTION.sub("", words).replace(".;", ";").rstrip(".")

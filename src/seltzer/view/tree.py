@@ -53,8 +53,8 @@ def problems(picture: Picture) -> list[Problem]:
     found = _of_object(picture.cluster, f"SlurmCluster {picture.cluster.metadata.name}")
     for nodeset in picture.nodesets:
         found += _of_object(nodeset, f"NodeSet {_name(nodeset, picture.cluster)}")
-    told = {(each.object, each.message): each for each in reversed(found) if each.condition != "Ready"}
-    return [each for each in found if told.get((each.object, each.message), each) is each]
+    by_message = {(each.object, each.message): each for each in reversed(found) if each.condition != "Ready"}
+    return [each for each in found if by_message.get((each.object, each.message), each) is each]
 
 
 def _of_object(item: SlurmCluster | NodeSet, name: str) -> list[Problem]:

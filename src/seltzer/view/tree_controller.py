@@ -33,11 +33,12 @@ _OUTCOMES = {
 def details(cluster: SlurmCluster, now: datetime) -> list[Branch]:
     """The rows below the controller's line."""
     status, rows = cluster.status, list[tuple[str, Line]]()
-    told = status.controller or None
-    if told and told.pod:
-        epoch = f", epoch {told.epoch}" if told.epoch else ""
-        rows.append(("active" if told.phase else "was", line(f"{_where(told.pod, told.node)}{epoch}")))
-        rows += [("standby", line(_where(each.pod, each.node))) for each in told.standbys]
+    controller = status.controller or None
+    if controller and controller.pod:
+        epoch = f", epoch {controller.epoch}" if controller.epoch else ""
+        role = "active" if controller.phase else "was"
+        rows.append((role, line(f"{_where(controller.pod, controller.node)}{epoch}")))
+        rows += [("standby", line(_where(each.pod, each.node))) for each in controller.standbys]
     if cluster.spec.controller.hold:
         words = f"spec.controller.hold is true; 'seltzer debug {cluster.metadata.name} --release' lets it go"
         rows.append(("hold", line(Cell(words, colours.WARNING))))
@@ -117,5 +118,5 @@ def as_data(cluster: SlurmCluster) -> dict[str, object]:
         "crash": status.crash,
         "recovered": status.recovered,
     }
-    told = {name: None if part is UNSET else to_builtins(part) for name, part in parts.items()}
-    return {"hold": cluster.spec.controller.hold, "wantedStandbys": cluster.spec.controller.standby, **told}
+    reported = {name: None if part is UNSET else to_builtins(part) for name, part in parts.items()}
+    return {"hold": cluster.spec.controller.hold, "wantedStandbys": cluster.spec.controller.standby, **reported}

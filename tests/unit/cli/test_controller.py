@@ -127,7 +127,7 @@ def test_it_is_told_what_a_hold_or_its_release_waits_for(now: ControllerFacts, h
 
 
 def test_who_debugs_is_told_where_everything_is() -> None:
-    lines = debug.told(cluster(hold=True, status=SlurmClusterStatus(crash=CRASH)), seen(A, phase="held"), NOW)
+    lines = debug.summary(cluster(hold=True, status=SlurmClusterStatus(crash=CRASH)), seen(A, phase="held"), NOW)
     assert lines[0] == "held   slurmctld is down in c-a on n1; jobs that run go on, nobody can submit"
     assert "crash  5m ago: slurmctld was ended by SIGSEGV" in lines
     assert "said   line 4" in lines and "       line 8" in lines, "the last ones"
@@ -138,7 +138,7 @@ def test_who_debugs_is_told_where_everything_is() -> None:
 
 
 def test_without_a_crash_slurmctld_can_be_run_under_gdb() -> None:
-    lines = debug.told(cluster(), seen(A, phase="held"), NOW)
+    lines = debug.summary(cluster(), seen(A, phase="held"), NOW)
     assert "crash  none is known" in lines
     assert "gdb    gdb --args slurmctld -D -f /etc/slurm/slurm.conf" in lines
 

@@ -67,15 +67,15 @@ class ClusterFeed:
         self._moved.set()
 
     async def _tell(self, watched: Watched, tell: Callable[[Update], None]) -> None:
-        told: str | None = None
+        last: str | None = None
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _LATEST)
             # A failing watch and a missing answer don't set the event.
-            if watched.complete and (self._changed.is_set() or self._trouble(watched) != told):
+            if watched.complete and (self._changed.is_set() or self._trouble(watched) != last):
                 self._changed.clear()
-                told = self._trouble(watched)
-                tell(Update(watched.facts(self._slurm), told, self._ahead))
+                last = self._trouble(watched)
+                tell(Update(watched.facts(self._slurm), last, self._ahead))
             await asyncio.sleep(_SOONEST)  # many changes at once are one update
 
     def _trouble(self, watched: Watched) -> str:

@@ -58,7 +58,7 @@ def _what(known: Facts, name: str) -> str:
     node = known.node(name)
     where = f"{name} of {known.cluster.metadata.name}"
     if known.slurm is None:
-        state, reason = known.last_told(name)
+        state, reason = known.last_known(name)
         before = f"; when Slurm last answered it was {state.lower()}{f' ({reason})' if reason else ''}" if state else ""
         return f"{where} is in a state that isn't known{before}."
     if node is None:
@@ -122,7 +122,7 @@ def _pod(known: Facts, name: str) -> list[str]:
         waits = (
             "Kubernetes can't place its pod" if trouble.reason == "Unschedulable" else f"Its pod is {trouble.reason}"
         )
-        return [f"{waits}: {nodes.told(trouble, name)}."]
+        return [f"{waits}: {nodes.trouble_words(trouble, name)}."]
     ended = _last_end(pod)
     again = f" since slurmd ended ({ended.reason or f'exit code {ended.exit_code}'})" if ended else ""
     if pod.status.phase in ("", "Pending"):

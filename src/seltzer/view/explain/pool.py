@@ -85,7 +85,7 @@ def starting(known: Facts, job: Job) -> list[str]:
         coming = [pod for pod in pods if not pod_state.deleting(pod) and known.node(pod.metadata.name) is None]
         lacking = wanted - sum(not pod_state.deleting(pod) for pod in pods)
         if trouble := pod_state.first_trouble(coming):
-            sentences.append(f"NodeSet {name} waits for Kubernetes: {nodes.told(trouble, '')}.")
+            sentences.append(f"NodeSet {name} waits for Kubernetes: {nodes.trouble_words(trouble, '')}.")
         elif coming:
             sentences.append(f"{hostlist.fold([pod.metadata.name for pod in coming])} of NodeSet {name} is starting.")
         elif lacking > 0:

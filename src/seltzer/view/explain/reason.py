@@ -185,7 +185,7 @@ def advice(known: Facts, job: Job) -> list[str]:
 
 def _history(known: Facts, job: Job) -> list[str]:
     """That it was recovered after a crash of slurmctld, or an administrator's comment."""
-    found = known.controller.told.recovered or None
+    found = known.controller.report.recovered or None
     groups = [group for recovery in reversed(found.recoveries) for group in recovery.groups] if found else []
     why = next((group.why for group in groups if job.id in job_ids.expand(group.jobs)), "")
     if why:
