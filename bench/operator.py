@@ -25,6 +25,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import config as build_config
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components import login
 from seltzer.build.images import Images
 from seltzer.controllers.cluster import new_host_key
 from seltzer.kube import kinds
@@ -68,7 +69,7 @@ class Bare:
             *build.applied(self.cluster, images),
             *build.created_once(self.cluster),
             build.keys(self.cluster, os.urandom(1024), os.urandom(32)),
-            build.host_key(self.cluster, new_host_key()),
+            build.secret(self.cluster, login.COMPONENT, {"ssh_host_ed25519_key": new_host_key()}),
             build.config_map(self.cluster, build_config.render(self.cluster, [self.nodeset])),
             *(build_nodeset.pod(self.nodeset, self.cluster, images, f"cpu-{number}") for number in range(2)),
         ]

@@ -19,8 +19,10 @@ from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components.slurmctld import PORT as SLURMCTLD_PORT
+from seltzer.build.components.slurmrestd import PORT as SLURMRESTD_PORT
 from seltzer.build.images import Images
-from seltzer.build.names import OPERATOR, PORTS
+from seltzer.build.names import OPERATOR
 from seltzer.controllers.slurm_connection import Route
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
@@ -128,7 +130,7 @@ class Scene:
 
 def slurm_client(config: Config, key: bytes) -> SlurmClient:
     """The cluster's Slurm, reached through the API server."""
-    http = Route(config.server, config.tls).http(NAMESPACE, f"{CLUSTER}-slurmrestd", PORTS["slurmrestd"], deadline=60)
+    http = Route(config.server, config.tls).http(NAMESPACE, f"{CLUSTER}-slurmrestd", SLURMRESTD_PORT, deadline=60)
     return SlurmClient(http, TokenSource(lambda: key), deadline=60)
 
 
@@ -141,7 +143,7 @@ async def set_up(sandbox: Sandbox, nodes: int) -> AsyncIterator[Scene]:
     config = from_kubeconfig([Path(sandbox.kubeconfig)])
     slurm = slurm_client(config, here.key())
     controller = next(name for name in here.pods() if "-slurmctld-" in name)
-    slurmctld = Route(config.server, config.tls).http(NAMESPACE, "", PORTS["slurmctld"], pod=controller)
+    slurmctld = Route(config.server, config.tls).http(NAMESPACE, "", SLURMCTLD_PORT, pod=controller)
     pods: Store[Pod] = Store()
     slurmds = Slurmds(pods, slurm, NODESET)
     async with (

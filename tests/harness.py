@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
@@ -429,6 +430,13 @@ class Cluster:
         assert not left, f"{self.namespace}: not deleted after {deadline:.0f} s: {json.dumps(left, indent=1)}"
         # What is left would take its grace; a test that is over has no patience.
         self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        self._delete_namespace(deadline)
+
+    def delete_namespace_later(self, deadline: float = 60.0) -> None:
+        """Delete the namespace of a cluster that a test has deleted, in the background."""
+        self.sandbox.later(partial(self._delete_namespace, deadline))
+
+    def _delete_namespace(self, deadline: float) -> None:
         self.sandbox.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", f"--timeout={deadline:.0f}s")
 
 

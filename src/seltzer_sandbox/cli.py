@@ -21,7 +21,7 @@ from seltzer_sandbox import commands
 from seltzer_sandbox.run import layout
 
 app = App("sandbox", help="A real multi-node Kubernetes on this machine, with nodes that can die.")
-node = App("node", help="Break a node, for real, and mend it. Kubernetes has to notice by itself.")
+node = App("node", help="Inject real faults into a node, and heal it. Kubernetes has to detect them.")
 app.command(node)
 
 Name = Annotated[str, Parameter(help="Which sandbox; any number of them run side by side.")]
@@ -32,7 +32,7 @@ class Output(Enum):
     json = "json"
 
 
-OutputFlag = Annotated[Output, Parameter(name=["--output", "-o"], help="How to print the answer.")]
+OutputFlag = Annotated[Output, Parameter(name=["--output", "-o"], help="The output format.")]
 
 
 @app.command
@@ -45,8 +45,8 @@ def up(
 ) -> None:
     """Bring a sandbox up, or repair the one that runs.
 
-    The first time this builds Kubernetes and the images, which takes a quarter of an hour; from then on it takes
-    seconds. Run it again whenever something looks broken.
+    The first run builds Kubernetes and the images, which takes a quarter of an hour; later runs take seconds. Run it
+    again whenever something looks broken.
     """
     with Progress() as progress:
         status = commands.up(progress, name, nodes, port)
@@ -55,7 +55,7 @@ def up(
 
 @app.command
 def prepare() -> None:
-    """Build all that a sandbox needs, without bringing one up: Kubernetes and the images."""
+    """Build Kubernetes and the images, without bringing a sandbox up."""
     with Progress() as progress:
         commands.prepare(progress)
 
@@ -66,7 +66,7 @@ def down(
     name: Name = layout.DEFAULT_NAME,
     every: Annotated[bool, Parameter(name="--all", negative="", help="Take all sandboxes down.")] = False,
 ) -> None:
-    """Take a sandbox down: its processes, its network, its files; the machine is as it was before."""
+    """Take a sandbox down: remove its processes, its network and its files. Nothing remains on the machine."""
     failed = []
     for each in layout.existing() if every else [name]:
         try:
@@ -83,7 +83,7 @@ def down(
 
 @app.command
 def status(*, name: Name = layout.DEFAULT_NAME, output: OutputFlag = Output.text) -> None:
-    """Show a sandbox: what was done to each node, and what Kubernetes thinks of it.
+    """Show a sandbox: the fault of each node, and what Kubernetes reports about it.
 
     Exits with 1 if a program of the sandbox has stopped.
     """
@@ -95,7 +95,7 @@ def status(*, name: Name = layout.DEFAULT_NAME, output: OutputFlag = Output.text
 
 @app.command(name="list")
 def list_(*, output: OutputFlag = Output.text) -> None:
-    """List the sandboxes on this machine, and whether each runs."""
+    """List the sandboxes on this machine, and whether each is running."""
     found = commands.running()
     if output is Output.json:
         print(json.dumps([{"name": name, "running": running} for name, running in found.items()], indent=2))
@@ -110,7 +110,7 @@ def list_(*, output: OutputFlag = Output.text) -> None:
 def kubeconfig(
     *,
     name: Name = layout.DEFAULT_NAME,
-    path: Annotated[bool, Parameter(negative="", help="Print where the file is instead of what is in it.")] = False,
+    path: Annotated[bool, Parameter(negative="", help="Print the path of the file instead of its content.")] = False,
 ) -> None:
     """Print the kubeconfig of a sandbox.
 
@@ -127,7 +127,7 @@ def kubectl(
 ) -> None:
     """Run kubectl on a sandbox, for example: `seltzer sandbox kubectl get pods -A`
 
-    `--name` comes first: all words from kubectl's first one on are kubectl's.
+    `--name` comes first; all other arguments go to kubectl.
     """
     found = commands.find(name)
     environment = {**os.environ, "KUBECONFIG": str(found.layout.kubeconfig)}
@@ -135,7 +135,7 @@ def kubectl(
 
 
 def become_kubectl(words: Sequence[str]) -> None:
-    """`kubectl` with words that our parser has not read: after `--name` all are kubectl's, "--" and "--help" too."""
+    """Run kubectl with unparsed arguments: except for a leading `--name`, all go to kubectl, "--" and "--help" too."""
     name = layout.DEFAULT_NAME
     if words[:1] == ["--name"] and len(words) > 1:
         name, words = words[1], words[2:]
@@ -145,7 +145,7 @@ def become_kubectl(words: Sequence[str]) -> None:
 
 
 def running() -> RunningSandbox | None:
-    """The default sandbox, if it is up: where the product's verbs go when no kubeconfig is configured."""
+    """The default sandbox, if it is up: the product's verbs use it when no kubeconfig is configured."""
     try:
         found = commands.find(layout.DEFAULT_NAME)
     except SeltzerError:
@@ -166,8 +166,8 @@ def logs(
     /,
     *,
     name: Name = layout.DEFAULT_NAME,
-    tail: Annotated[int, Parameter(help="How many lines of each.")] = 20,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what is new.")] = False,
+    tail: Annotated[int, Parameter(help="How many lines of each log.")] = 20,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Keep printing new lines.")] = False,
 ) -> None:
     """Print the newest log lines of a component such as kube-apiserver or n1/kubelet, or of all of them."""
     if tail < 0:
@@ -184,21 +184,21 @@ def logs(
 
 @node.command
 def kill(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Switch a node off: its kubelet, its containerd and every container on it end at once."""
+    """Switch a node off: its kubelet, containerd and all containers end at once."""
     commands.node_fault(name, "kill", node)
     print(f"{node} is off; 'seltzer sandbox node heal {node}' switches it on again")
 
 
 @node.command
 def cut(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Pull a node's cable: everything on it goes on running, and nothing reaches it."""
+    """Disconnect a node: everything on it keeps running, and nothing can reach it."""
     commands.node_fault(name, "cut", node)
     print(f"{node} is cut off; 'seltzer sandbox node heal {node}' plugs it in again")
 
 
 @node.command
 def freeze(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Stop all processes of a node, so that they wake up later in a changed world."""
+    """Freeze all processes of a node. When healed, they continue with stale state."""
     commands.node_fault(name, "freeze", node)
     print(f"{node} is frozen; 'seltzer sandbox node heal {node}' wakes it")
 
@@ -207,7 +207,7 @@ def freeze(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
 def heal(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
     """Undo kill, cut or freeze."""
     commands.node_fault(name, "heal", node)
-    print(f"{node} is healed; Kubernetes says Ready when it has seen it")
+    print(f"{node} is healed; Kubernetes reports Ready when it has noticed")
 
 
 def _show(status: commands.Status, output: Output) -> None:

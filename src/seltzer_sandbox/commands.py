@@ -1,4 +1,4 @@
-"""What can be done with a sandbox, by name: the command line, the demo and the tests all come through here."""
+"""The operations on a sandbox, by name: for the command line, the demo and the tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount", "buildah")
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as the kernel shows it (`state`) and as Kubernetes sees it (`ready`)."""
+    """A node as the kernel shows it (`state`) and as Kubernetes reports it (`ready`)."""
 
     name: str
     state: str
@@ -39,7 +39,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """The truth about one sandbox, asked for now."""
+    """The current state of one sandbox."""
 
     name: str
     up: bool
@@ -52,7 +52,7 @@ class Status:
 
 
 def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> Status:
-    """Bring a sandbox up, or repair it. Without a number of nodes it keeps what it has."""
+    """Bring a sandbox up, or repair it. Without `nodes` an existing sandbox keeps its size."""
     _check_machine()
     here = Layout(name)
     if nodes is not None and not 1 <= nodes <= network.MOST_NODES:
@@ -84,7 +84,7 @@ def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> St
 
 
 def prepare(progress: Progress) -> tuple[Path, Path]:
-    """Build what every sandbox needs, as far as it isn't there: the programs, and a template with the images."""
+    """Build what every sandbox needs and the cache lacks: the programs, and a template with the images."""
     _check_machine()
     with paths.alone("sandboxes", progress.note):
         return _build(progress)
@@ -96,7 +96,7 @@ def _build(progress: Progress) -> tuple[Path, Path]:
 
 
 def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | None, port: int | None) -> Spec:
-    """Everything that has to be there before a sandbox starts: programs, images, folders, a free port."""
+    """Prepare everything that a sandbox starts from: programs, images, folders, a free port."""
     if port is not None:
         network.listen(port).close()
     here.make()
@@ -104,7 +104,7 @@ def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | No
     binaries, filled = _build(progress)
     chosen = port or (old.port if old else _free_port())
     if old is not None and not (was_there and old.template == str(filled)):
-        # The nodes' containerd roots stand on a template that is gone: they start from the new one.
+        # The nodes' containerd roots link to a template that is gone: start from the new one.
         for number in range(1, old.nodes + 1):
             shutil.rmtree(here.node(number), ignore_errors=True)
     spec = Spec(nodes or (old.nodes if old else DEFAULT_NODES), chosen, str(binaries), str(filled))
@@ -117,7 +117,7 @@ def _prune() -> None:
     try:
         others = [Layout(name).read() for name in layout.existing()]
     except SeltzerError:
-        return  # a sandbox whose spec can't be read may stand on any of them
+        return  # a sandbox whose spec can't be read may use any template
     template.prune({other.template for other in others if other})
 
 
@@ -125,12 +125,12 @@ def _grow(here: Layout, spec: Spec, nodes: int) -> Spec:
     if nodes == spec.nodes:
         return spec
     grown = Spec(nodes, spec.port, spec.binaries, spec.template)
-    here.write(grown)  # the old nodes get their routes to the new ones when they are healed
+    here.write(grown)  # healing gives the old nodes their routes to the new ones
     return grown
 
 
 def _is_behind(spec: Spec) -> bool:
-    """Whether a sandbox made now would be made of other programs or images."""
+    """Whether a new sandbox would use other programs or images than this one."""
     binaries = gobuild.place()
     archive = images.ready(binaries) if str(binaries) == spec.binaries else None
     return archive is None or str(template.place(archive)) != spec.template
@@ -155,7 +155,7 @@ def down(name: str) -> bool:
 
 
 def find(name: str) -> Sandbox:
-    """A sandbox that is up."""
+    """A running sandbox; raises if it does not exist or is not up."""
     _check_root()
     here = Layout(name)
     spec = here.read()
@@ -168,7 +168,7 @@ def find(name: str) -> Sandbox:
 
 
 def running() -> dict[str, bool]:
-    """All sandboxes on this machine, and whether each runs."""
+    """All sandboxes on this machine, and whether each is running."""
     return {name: Registry(Layout(name).records).get("hub") is not None for name in layout.existing()}
 
 
@@ -189,7 +189,7 @@ def _status(sandbox: Sandbox) -> Status:
         )
         for number in sandbox.numbers
     ]
-    # A killed node's programs are gone with it: that is the node's state, not news about the programs.
+    # The programs of a killed node ended with it: its state already says so.
     down = {node.name for node in nodes if node.state == "killed"}
     stopped = [
         name
@@ -245,7 +245,7 @@ def load(progress: Progress, name: str, archive: Path) -> None:
 
 
 def log_files(name: str, component: str | None) -> list[Path]:
-    """The log of a component, or all of them."""
+    """The log file of a component, or those of all components."""
     here = Layout(name)
     if here.read() is None and not here.logs.exists():
         raise SeltzerError(f"there is no sandbox {name!r}; make it with 'seltzer sandbox up'")
@@ -263,7 +263,7 @@ def encode(status: Status) -> str:
 
 def _check_root() -> None:
     if os.geteuid() != 0:
-        raise SeltzerError("the sandbox makes namespaces and mounts, so it needs root; try again with sudo")
+        raise SeltzerError("the sandbox creates namespaces and mounts and needs root; try again with sudo")
 
 
 def _check_machine() -> None:

@@ -1,4 +1,4 @@
-"""`seltzer demo`: from nothing to jobs on a Slurm cluster that grows and shrinks under them."""
+"""`seltzer demo`: brings up a sandbox and a Slurm cluster, and scales the cluster under a running job."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ COMMAND_DEADLINE = 60.0
 JOB_DEADLINE = 30.0
 POLL = 0.2
 
-# On the NodeSet that is scaled. It ends well when it is told to, so that the demo takes no longer than it must;
-# forgotten, it ends by itself.
+# A job on the NodeSet that is scaled. It succeeds on SIGUSR1, which the demo sends after scaling; without the signal it
+# ends after five minutes.
 SCRIPT: Final = f"""\
 #!/bin/sh
 #SBATCH --nodes=2 --constraint={SCALED} --output=/dev/null
@@ -47,34 +47,34 @@ exit 1
 """
 
 _TRY_NEXT = """
-[bold]Try next[/], in a shell that knows where things are:
+[bold]Try next[/], in a shell with these settings:
   [cyan]export PATH=$PWD/.venv/bin:$PATH[/]
   [cyan]export KUBECONFIG=$(seltzer sandbox kubeconfig --path{name})[/]
 [bold]The cluster[/]
   [cyan]seltzer status -n {namespace} {cluster}[/]
-      how it is; 'kubectl get slurmclusters,nodesets -A' tells it in a line each
+      the state of the cluster; 'kubectl get slurmclusters,nodesets -A' shows a line for each object
   [cyan]seltzer shell -n {namespace} {cluster}[/]
       a shell on the login pod: sinfo, sbatch --wrap 'sleep 60', squeue
   [cyan]seltzer srun -n {namespace} {cluster} --constraint=highmem --pty bash[/]
       a shell on a compute node, as a job
   [cyan]seltzer scale -n {namespace} highmem 5 --wait[/]
-      more nodes; fewer again is the same command
+      add nodes; the same command removes them
   [cyan]seltzer logs -n {namespace} {cluster} slurmctld[/]
-      what slurmctld says; any node's name instead shows what its slurmd says
+      the log of slurmctld; the name of a node instead shows the log of its slurmd
 [bold]Kubernetes[/]
   [cyan]seltzer sandbox node kill n1{name}[/]
-      switch a node off; 'seltzer sandbox status{name}' shows when Kubernetes notices, 'node heal n1{name}' mends it
+      switch a node off; 'seltzer sandbox status{name}' shows when Kubernetes notices, 'node heal n1{name}' repairs it
   [cyan]seltzer sandbox down{name}[/]
-      take it all away again
+      remove everything
 [bold]On a Kubernetes of your own[/]
   [cyan]seltzer install --registry registry.example/seltzer && seltzer create mine --wait[/]
-      the same there: it goes where your kubeconfig leads, so 'unset KUBECONFIG' first
+      the same on the cluster of your kubeconfig; 'unset KUBECONFIG' first
 """
 
 
 def manifests() -> list[dict[str, Any]]:
-    """The namespace, a cluster and its two NodeSets. Both are in one partition, so that a job can span them."""
-    # No pod is privileged. `restricted` would be too much: slurmd and sshd become other users, so they are root.
+    """The namespace, a cluster and its two NodeSets, which share a partition: a job can span both."""
+    # No pod is privileged. `restricted` is not possible: slurmd and sshd need root to switch users.
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
@@ -92,23 +92,23 @@ def _nodeset(memory: str) -> dict[str, Any]:
     return {
         "clusterRef": {"name": CLUSTER},
         "replicas": 2,
-        # Slurm sees the limits. The requests are small: all of this has to fit on a laptop.
+        # Slurm uses the limits. The requests are small because everything has to fit on a laptop.
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "2", "memory": memory}},
         "partition": {"name": "main"},
     }
 
 
 def demo(*, name: Annotated[str, Parameter(help="Which sandbox to use.")] = layout.DEFAULT_NAME) -> None:
-    """Show Seltzer on a sandbox: a Slurm cluster with two NodeSets, jobs, and nodes that come and go under them.
+    """Show Seltzer on a sandbox: a Slurm cluster with two NodeSets, jobs, and nodes added and removed under them.
 
-    It stops at the first problem and says which. Run it again as often as you like.
+    It stops at the first problem and names it. It can be run any number of times.
     """
     console = show.console()
     _title(console, "A real Kubernetes on this machine")
     with Progress() as progress:
         commands.up(progress, name, None, None)
     sandbox = commands.find(name)
-    # From here on everything finds the sandbox as it would find any Kubernetes: the verbs below, and what they start.
+    # The verbs below, and the programs they start, now find the sandbox like any other Kubernetes.
     os.environ["KUBECONFIG"] = str(sandbox.layout.kubeconfig)
     os.environ["PATH"] = f"{sandbox.binaries}:{os.environ.get('PATH', '')}"
     _title(console, "Seltzer on it")
@@ -126,7 +126,7 @@ def demo(*, name: Annotated[str, Parameter(help="Which sandbox to use.")] = layo
 
 
 def _bring_up(place: Place) -> None:
-    """Apply all, and wait until each part says that it is ready; where one isn't in time, show the whole."""
+    """Apply the manifests and wait until all are ready; on a timeout, show the status of the cluster."""
 
     async def bring(client: Client, progress: Progress) -> None:
         objects = Objects(client)
@@ -146,7 +146,7 @@ def _bring_up(place: Place) -> None:
 
 
 async def _unready(client: Client) -> str:
-    """What is waited for; empty when all is ready."""
+    """What is not ready yet; empty when everything is."""
     cluster = await client.get(kinds.CLUSTERS, CLUSTER, NAMESPACE)
     if lacking := create.unready(cluster):
         return f"{CLUSTER}: {lacking}"
@@ -191,7 +191,7 @@ def _scale(console: Console, replicas: int) -> None:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What shows that a job was moved or begun anew, as `scontrol show job` tells it; empty if nothing does."""
+    """The fields of `scontrol show job` that differ if a job was moved or restarted; empty if none does."""
     return ", ".join(
         f"{key} was {before.get(key)} and is {after.get(key)}"
         for key in ("StartTime", "NodeList", "Restarts", "ExitCode")
@@ -200,7 +200,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _until(place: Place, job: str, state: str) -> dict[str, str]:
-    """The job as `scontrol` shows it, once it is in that state."""
+    """Wait until the job is in that state; returns its fields from `scontrol show job`."""
     end = time.monotonic() + JOB_DEADLINE
     while True:
         words = _ask(place, "scontrol", "--oneliner", "show", "job", job).split()
@@ -216,12 +216,12 @@ def _until(place: Place, job: str, state: str) -> dict[str, str]:
 
 
 def _ask(place: Place, *command: str) -> str:
-    """Slurm's answer to a question that isn't part of the show."""
+    """The output of a Slurm command that the demo does not show."""
     return kubectl.output(place, f"deployment/{CLUSTER}-login", "login", command)
 
 
 def _slurm(console: Console, verb: str, *words: str, folder: str | None = None) -> str:
-    """Show a command and what it prints. It is the user's own: in a process of its own, for it ends as kubectl."""
+    """Show a command and its output. It runs in its own process because the verb becomes kubectl (exec)."""
     command = [verb, "-n", NAMESPACE, CLUSTER, *words]
     console.print(f"  [cyan]$ seltzer {escape(' '.join(command))}[/]")
     seltzer = str(Path(sys.executable).with_name("seltzer"))

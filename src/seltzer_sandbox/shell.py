@@ -1,4 +1,4 @@
-"""Run a program, with a deadline, its output in a log file that the error message names."""
+"""Run a program with a deadline; its output goes to a log file, which the error message names."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ def run(
     cwd: Path | None = None,
     stdin: Path | None = None,
 ) -> str:
-    """Run `command` to its end and return what it wrote to stdout.
+    """Run `command` and return its stdout.
 
-    `doing` says in a user's words what this is for; it starts the error message, should there be one.
-    `env` is added to ours; `stdin` is a file that it reads. What the program writes to stderr goes to `log`, as does
-    stdout when it fails.
+    `doing` describes the purpose for a user; an error message starts with it. `env` is added to our environment;
+    `stdin` is a file to read from. `log` receives stderr, and stdout too if the program fails.
     """
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from tests.harness import Cluster, Sandbox, until
@@ -22,14 +23,14 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
 
 @pytest.fixture
 def doomed(installed: Sandbox) -> Iterator[Cluster]:
-    """A cluster that a test deletes."""
-    cluster = Cluster(installed, "doomed", "demo")
+    """A cluster that a test deletes, in a namespace of its own: the last one's may still be going."""
+    cluster = Cluster(installed, f"doomed-{uuid4().hex[:8]}", "demo")
     cluster.create(
         {"controller": {"storage": {"onDelete": "delete"}}}, cpu={"replicas": 1}
     )  # fmt: skip
     cluster.wait_ready()
     yield cluster
-    cluster.sandbox.kubectl("delete", "namespace", cluster.namespace, "--ignore-not-found", "--timeout=60s")
+    cluster.delete_namespace_later()
 
 
 def left(cluster: Cluster) -> set[str]:
@@ -127,4 +128,4 @@ def test_a_cluster_that_never_started_is_deleted_at_once(installed: Sandbox) -> 
     until("its pod is there", lambda: "cpu-0" in cluster.pods("cpu"))
     cluster.kubectl("delete", "slurmclusters,nodesets", "--all", "--timeout=60s")
     until("only the volume is left", lambda: left(cluster) <= {"persistentvolumeclaim/demo-slurmctld"})
-    installed.kubectl("delete", "namespace", cluster.namespace, "--timeout=60s")
+    cluster.delete_namespace_later()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.harness import Answer, Cluster, Sandbox, until
 
-from seltzer.guard.recovery.slurm import TALKS
+from seltzer.guard.recovery.slurm import NODE_THREADS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -126,7 +126,7 @@ def test_a_standby_waits_on_another_node_and_is_shown(pair: Cluster) -> None:
 def test_slurmctld_tells_whether_it_waits_for_nodes(pair: Cluster) -> None:
     """After a repair, nodes register again when it doesn't."""
     pod = controller(pair)["pod"]
-    until("it waits for none", lambda: TALKS.findall(beside(pair, pod, "sdiag").stdout) == ["0"])
+    until("it waits for none", lambda: NODE_THREADS.findall(beside(pair, pod, "sdiag").stdout) == ["0"])
 
 
 def test_failover_on_purpose_loses_nothing_and_tells_from_where_to_where(pair: Cluster) -> None:

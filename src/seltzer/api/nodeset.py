@@ -11,6 +11,7 @@ Every field here has an effect. These names are kept free for what comes later, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -225,3 +226,13 @@ class NodeSet(Report, frozen=True, kw_only=True):
     spec: NodeSetSpec
 
     status: NodeSetStatus = NodeSetStatus()
+
+
+def oldest_first(nodesets: Iterable[NodeSet]) -> list[NodeSet]:
+    """NodeSets by age, whatever order they come in; the namespace and the name decide between two of one age.
+
+    A NodeSet that the API server hasn't created yet is the youngest.
+    """
+    return sorted(
+        nodesets, key=lambda one: (one.metadata.creation_timestamp or "9", one.metadata.namespace, one.metadata.name)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -12,7 +12,9 @@ from cyclopts import Parameter
 from seltzer.api import crd
 from seltzer.api.core import Pod
 from seltzer.build import operator
-from seltzer.build.images import Images
+from seltzer.build.components import slurmctld
+from seltzer.build.components.table import COMPONENTS, released
+from seltzer.build.images import REGISTRY, TAG, Images
 from seltzer.build.names import OPERATOR
 from seltzer.cli import kube, show
 from seltzer.cli.kube import Place
@@ -27,8 +29,6 @@ from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
 
 GONE_DEADLINE = 120.0
-REGISTRY = "seltzer.dev"
-TAG = "dev"
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print the manifests as YAML and change nothing.")]
 Image = Annotated[str | None, Parameter(help="The operator's image, where it is not REGISTRY/operator:TAG.")]
@@ -142,7 +142,7 @@ def _release(installed: Release | None, registry: str | None, tag: str | None, i
     if installed is None:
         found = _named(registry or REGISTRY, tag or TAG)
     elif registry or tag:
-        registry_now, tag_now = _place_of(installed.images.slurmctld)
+        registry_now, tag_now = _place_of(installed.images.of(slurmctld.NAME))
         found = _named(registry or registry_now, tag or tag_now)
     else:
         found = installed
@@ -153,9 +153,8 @@ def _named(registry: str, tag: str) -> Release:
     """All images of one registry and one tag."""
     if not tag:
         raise SeltzerError("the installed images are named by their digests; say with --tag which ones to run")
-    names = [field.name for field in fields(Images) if field.name != "pull_policy"]
-    image = {name: f"{registry.rstrip('/')}/{name}:{tag}" for name in ("operator", *names)}
-    return Release(image.pop("operator"), Images(**image))
+    registry = registry.rstrip("/")
+    return Release(f"{registry}/operator:{tag}", released(registry, tag))
 
 
 def _place_of(image: str) -> tuple[str, str]:
@@ -165,18 +164,17 @@ def _place_of(image: str) -> tuple[str, str]:
 
 
 async def _installed(client: Client, namespace: str) -> Release | None:
-    """The images that the installed operator runs with; None where no operator is."""
+    """The images that the installed operator runs with; None if there is no operator."""
     head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": OPERATOR, "namespace": namespace}}
     found = await Objects(client).get(head)
     if found is None:
         return None
     container = next(each for each in found["spec"]["template"]["spec"]["containers"] if each["name"] == "operator")
-    env = {each["name"]: each.get("value", "") for each in container.get("env", ())}
-    images = Images.from_env(env)
-    if not {each["name"] for each in images.to_env()} <= env.keys():
+    images = Images.from_env({each["name"]: each.get("value", "") for each in container.get("env", ())})
+    if not {component.name for component in COMPONENTS} <= images.named.keys():
         # An older operator doesn't know all images of this version: the others come from where it has its own.
-        others = _named(*_place_of(images.slurmctld)).images
-        images = Images.from_env({**{each["name"]: each["value"] for each in others.to_env()}, **env})
+        others = _named(*_place_of(images.of(slurmctld.NAME))).images
+        images = replace(images, named={**others.named, **images.named})
     return Release(container["image"], images)
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from seltzer.build.components import slurmd
+from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
 from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
 from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
@@ -16,12 +18,14 @@ from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
 from seltzer.view.text import suggestion
 
-DAEMONS = ("slurmctld", "slurmrestd", "login")
+DAEMONS = tuple(component.name for component in CONTROL_PLANE)
+
+Part = Annotated[str | None, Parameter(help=f"{', '.join(DAEMONS)}, operator, or the name of a node.")]
 
 
 def logs(
     name: str,
-    component: str | None = None,
+    component: Part = None,
     /,
     *,
     follow: Follow = False,
@@ -38,8 +42,6 @@ def logs(
     ----------
     name
         The cluster; or operator.
-    component
-        slurmctld, slurmrestd, login, operator, or the name of a node.
     """
     if component is None and name == "operator":
         component = "operator"
@@ -74,17 +76,18 @@ async def _leader(client: Client, namespace: str) -> str:
 async def _find(client: Client, place: Place, name: str, component: str) -> tuple[str, str, str]:
     """The namespace, the pod or its Deployment, and the container."""
     cluster = await kube.cluster(client, place, name)
-    if component == "slurmctld":
-        seen = await gather.controller(client, place.namespace, name)
-        return place.namespace, seen.target(name), component
     if component in DAEMONS:
-        return place.namespace, f"deployment/{name}-{component}", component
+        log = BY_NAME[component].log
+        if log.pod == "lease":
+            seen = await gather.controller(client, place.namespace, name)
+            return place.namespace, seen.target(name), log.container
+        return place.namespace, f"deployment/{BY_NAME[component].named(cluster)}", log.container
     nodes: dict[str, str] = {}
     for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
-        selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}=slurmd"}
+        selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}={slurmd.NAME}"}
         found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
         known = suggestion(component, (*DAEMONS, "operator", *sorted(nodes)))
         raise SeltzerError(f"{name} has no {component!r}; {known}")
-    return nodes[component], f"pod/{component}", "slurmd"
+    return nodes[component], f"pod/{component}", slurmd.COMPONENT.log.container

@@ -15,7 +15,7 @@ from uuid import uuid4
 from cyclopts import CycloptsError, Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names
+from seltzer.build.components import login
 from seltzer.cli import kube, kubectl
 from seltzer.cli.options import Context, Namespace, User
 from seltzer.errors import SeltzerError
@@ -219,9 +219,8 @@ def _run_command(
     cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
     if note := hindrance(cluster):
         print(note, file=sys.stderr)
-    kubectl.enter(
-        place, f"deployment/{names.login(cluster)}", "login", ["sh", "-c", _BECOME, user, *command], stdin=stdin
-    )
+    pods, words = f"deployment/{login.COMPONENT.named(cluster)}", ["sh", "-c", _BECOME, user, *command]
+    kubectl.enter(place, pods, login.NAME, words, stdin=stdin)
 
 
 def hindrance(cluster: SlurmCluster) -> str:

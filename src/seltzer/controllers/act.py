@@ -21,7 +21,7 @@ from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists, Conflict, Invalid, KubeError
 from seltzer.kube.resource import HasMeta, Resource
-from seltzer.plan import slurm_state
+from seltzer.plan import recheck
 from seltzer.plan.actions import (
     Action,
     Apply,
@@ -29,7 +29,6 @@ from seltzer.plan.actions import (
     CreatePods,
     Delete,
     DeletePods,
-    DownNodes,
     Hold,
     MirrorPods,
     OnKubernetes,
@@ -40,18 +39,13 @@ from seltzer.plan.actions import (
     RemoveStuckPod,
     SetFinalizer,
 )
+from seltzer.plan.recheck import Facts
+from seltzer.plan.stages import stages
 from seltzer.slurm import hostlist
-from seltzer.slurm.models import Node
-from seltzer.slurm.nodes import View
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_MOMENT = 0.5
-
-# Pods wait for what they mount, and longer each time they don't find it: it has to be there first. A binding to a role
-# that isn't there yet is refused.
-_LATER = frozenset({"Deployment", "Pod", "RoleBinding"})
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ class Actor:
         self._connection = connection
         self._make_pod = make_pod
         self._wrote_pod = wrote_pod
-        self._view: View | None = None
+        self._facts = Facts()
         self._unfinished = False
 
     async def act(self, actions: Iterable[Action]) -> ActResult:
@@ -115,16 +109,25 @@ class Actor:
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
-        if self._connection and (asking := [action for action in actions if slurm_actions.needs_view(action)]):
-            # Seconds may have passed since the plan's view of Slurm, and people drain nodes too.
-            self._view = await self._connection.fresh(within=_MOMENT if self._all_drained(asking) else 0.0)
-        for stage in _stages(actions):
+        self._facts = await self._read(actions)
+        for stage in stages(actions):
             for action, part in zip(stage, await asyncio.gather(*map(self._one, stage)), strict=True):
                 if part.done:
                     done.append(part.done)
                 if part.error:
                     failures.append(Failure(action, str(part.error)))
         return ActResult(tuple(done), tuple(failures), self._unfinished)
+
+    async def _read(self, actions: Sequence[Action]) -> Facts:
+        """What the plan wants to know right before these actions."""
+        connection = self._connection
+        if connection is None:
+            return Facts()
+        needs = recheck.needs(actions, connection.view.nodes if connection.view else {})
+        view = await connection.fresh(within=needs.max_age) if needs.nodes else None
+        # Read last: this goes stale fastest.
+        answers = connection.answers(needs.silent) if needs.silent else {}
+        return Facts(view.nodes if view else None, answers)
 
     async def _one(self, action: Action) -> _ActionResult:
         kind = type(action).__name__
@@ -219,7 +222,7 @@ class Actor:
         return True
 
     async def _delete_pods(self, action: DeletePods) -> _ActionResult:
-        pods = self._still_empty(action.pods) if action.ask else action.pods
+        pods = recheck.still_due(action, self._facts).pods
         namespace = self._subject.item.metadata.namespace
         some = await self._each(pods, lambda pod: if_there(self._delete_pod(pod, namespace)))
         return _ActionResult(replace(action, pods=some.done) if some.done else None, some.error)
@@ -269,39 +272,6 @@ class Actor:
             raise
         self._wrote_pod(answer)
 
-    def _all_drained(self, actions: Iterable[Action]) -> bool:
-        """Whether all that they are about are drained, so that no job can come in the next moment."""
-        known = self._connection.view.nodes if self._connection and self._connection.view else {}
-        pods = [action.pods if isinstance(action, DeletePods) else None for action in actions]
-        return all(
-            some is not None and all((node := known.get(pod.name)) and node.drained for pod in some) for some in pods
-        )
-
-    def _still_empty(self, pods: Sequence[PodRef]) -> list[PodRef]:
-        """Those whose nodes have no job right now."""
-        known = self._known()
-        return [pod for pod in pods if (node := known.get(pod.name)) is None or slurm_state.is_empty(node)]
-
-    def _known(self) -> Mapping[str, Node]:
-        """Slurm's nodes as they are right now."""
-        if self._view is None:
-            raise SeltzerError("Slurm can't be asked right now, so nothing is done that could cost a job")
-        return self._view.nodes
-
-    def _still_true(self, action: OnSlurm) -> OnSlurm:
-        """The action without the nodes that somebody else has changed since it was planned: theirs is kept."""
-        if not slurm_actions.needs_view(action):
-            return action
-        known = self._known()
-        back = self._back(action.silent) if isinstance(action, DownNodes) else frozenset()
-        kept = (name for name in action.names if (node := known.get(name)) and slurm_actions.is_due(action, node))
-        return replace(action, names=tuple(name for name in kept if name not in back))
-
-    def _back(self, silent: Mapping[str, str]) -> frozenset[str]:
-        """Those that may have answered since they were given up for lost: what was heard then is old by now."""
-        answers = self._connection.answers(silent) if self._connection and silent else {}
-        return frozenset(name for name in silent if answers.get(name) is not False)
-
     async def _set_finalizer(self, present: bool) -> bool:
         metadata = self._subject.item.metadata
         others = [each for each in metadata.finalizers if each != FINALIZER]
@@ -318,7 +288,7 @@ class Actor:
     async def _on_slurm(self, action: OnSlurm) -> _ActionResult:
         if self._connection is None:
             raise SeltzerError("Slurm can't be asked")
-        action = self._still_true(action)
+        action = recheck.still_due(action, self._facts)
         if not action.names:
             return _ActionResult(None)
         outcome = await self._connection.write(type(action).__name__, slurm_actions.call(action))
@@ -328,21 +298,6 @@ class Actor:
         more = f" (and {len(outcome.failed) - 1} more)" if len(outcome.failed) > 1 else ""
         names = tuple(name for name in action.names if name in outcome.done)
         return _ActionResult(replace(action, names=names) if names else None, SeltzerError(f"{name}{more}: {why}"))
-
-
-def _stages(actions: Iterable[Action]) -> list[list[Action]]:
-    """Inputs, then what needs them; the finalizer is removed last of all."""
-    inputs: list[Action] = []
-    later: list[Action] = []
-    last: list[Action] = []
-    for action in actions:
-        if isinstance(action, SetFinalizer) and not action.present:
-            last.append(action)
-        elif isinstance(action, Apply | Create) and action.manifest["kind"] in _LATER:
-            later.append(action)
-        else:
-            inputs.append(action)
-    return [stage for stage in (inputs, later, last) if stage]
 
 
 def _summary(action: Action) -> str:

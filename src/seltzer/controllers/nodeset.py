@@ -6,13 +6,10 @@ import base64
 import contextlib
 import dataclasses
 import functools
-import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from seltzer.api.core import Pod
-from seltzer.api.nodeset import NodeSet, NodeSetStatus
+from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
 from seltzer.build import nodeset as build
@@ -22,27 +19,33 @@ from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.ages import Ages
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
+from seltzer.controllers.outcome import outcome
 from seltzer.controllers.report import now, report
 from seltzer.controllers.slurm_connection import SlurmConnection, SlurmConnections
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
-from seltzer.kube.controller import After, Done, Outcome
+from seltzer.kube.controller import Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
-from seltzer.plan.actions import Action, Apply, CreatePods, DownNodes, KillJobs, OnSlurm
-from seltzer.plan.nodeset import aging, drain_causes, node_records, nodeset_status, unreachable_pods
+from seltzer.plan.actions import Action, Apply
+from seltzer.plan.cluster.guard_report import GuardReport
+from seltzer.plan.nodeset import (
+    aging,
+    deletion,
+    membership,
+    next_pass,
+    node_records,
+    nodeset_status,
+    support,
+    unreachable_pods,
+)
 from seltzer.plan.nodeset import nodeset_plan as plan
-from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.slurm.errors import SlurmError
-
-# How soon to look again at what was just written.
-_AT_ONCE = 0.02
-_SOON = 0.5
 
 
 class NodeSetController:
@@ -72,11 +75,12 @@ class NodeSetController:
             self._ages.forget(key)
             return Done()
         if not self._writes.are_read(key):
-            return After(_AT_ONCE)
+            return outcome(key, [next_pass.PODS_UNREAD])
         connection = self._connections.get(cluster_key(nodeset))
         if connection and not await _has_read_its_writes(connection):
-            return After(_SOON)
-        if connection and connection.view is not None and (self._is_choosing(nodeset) or self._has_ended(nodeset)):
+            return outcome(key, [next_pass.SLURM_UNREAD])
+        labelled = self._caches.pods.by("nodeset", str(key))
+        if connection and connection.view is not None and next_pass.needs_fresh_nodes(nodeset, labelled):
             await connection.fresh()
         seen = await self._observe(nodeset, connection)
         began = time.thread_time()
@@ -90,16 +94,20 @@ class NodeSetController:
         cost += time.thread_time() - began
         told = nodeset_status.happenings(nodeset, status, done.done)
         await report(self._client, self._recorder, kinds.NODESETS, nodeset, status, told)
-        self._pace(key, connection, decision, status)
+        metrics.draining.labels(str(key)).set(len(decision.removal.busy))
+        if connection:
+            connection.cache.busy(f"nodeset {key}", next_pass.in_flight(decision, status))
         if done.failures:
             raise refused(done.failures)
-        if done.unfinished:
-            return After(_AT_ONCE)
-        if connection and any(isinstance(action, OnSlurm) for action in done.done):
-            # Jobs that are taken off a node need a moment.
-            patience = any(isinstance(action, KillJobs | DownNodes) for action in done.done)
-            return After(_AT_ONCE if await connection.fresh() and not patience else _SOON, cost)
-        return After(1.0, cost) if decision.timed else Done(cost)
+        read_back = (
+            connection is not None
+            and not done.unfinished
+            and next_pass.wrote_to_slurm(done.done)
+            and await connection.fresh() is not None
+        )
+        wakeups = next_pass.wakeups(decision, done.done, unfinished=done.unfinished, read_back=read_back)
+        # A pass that goes on with the rest of this one doesn't wait for the cool-down of an expensive pass.
+        return outcome(key, wakeups, 0.0 if done.unfinished else cost)
 
     def _actor(self, nodeset: NodeSet, connection: SlurmConnection | None) -> Actor:
         cluster = self._caches.clusters.get(cluster_key(nodeset))
@@ -119,7 +127,7 @@ class NodeSetController:
         cluster = caches.clusters.get(where)
         template, refusal = self._template(nodeset, cluster)
         slurm = members.slurm(caches, where, connection)
-        pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if _is_owned(pod, nodeset))
+        pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if membership.owns(nodeset, pod))
         seen = NodeSetObservation(
             nodeset=nodeset,
             verdict=members.verdicts(caches, where)[key],
@@ -129,7 +137,7 @@ class NodeSetController:
             slurm=slurm,
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
-            controller_started=members.controller_started(caches, where),
+            controller_started=GuardReport(members.control_plane(caches, where).lease).running_since,
             free_at=connection.free_at if connection else {},
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
@@ -146,28 +154,10 @@ class NodeSetController:
             return seen
         if not node_records.can_wait(seen) and any(not node.occupied for node in node_records.orphaned(seen)):
             seen = dataclasses.replace(seen, named=await connection.named())
-        if deleted(seen.nodeset) and not seen.pods:
-            partition = self._ending(seen.nodeset)
+        if deletion.deleted(seen.nodeset) and not seen.pods:
+            partition = deletion.ending_partition(seen.nodeset, members.of(self._caches, cluster_key(seen.nodeset)))
             seen = dataclasses.replace(seen, queued=await connection.queued(partition) if partition else 0)
         return seen
-
-    def _ending(self, nodeset: NodeSet) -> str:
-        """The partition that goes with this NodeSet, if no other one is in it."""
-        name = nodeset_status.partition(nodeset)
-        others = [
-            each
-            for each in members.of(self._caches, cluster_key(nodeset))
-            if each.metadata.uid != nodeset.metadata.uid and not deleted(each)
-        ]
-        return "" if any(nodeset_status.partition(each) == name for each in others) else name
-
-    def _is_choosing(self, nodeset: NodeSet) -> bool:
-        """Who goes is chosen by whom the jobs are on now: seconds ago, another node may have been the idle one."""
-        return 0 < nodeset.spec.replicas < len(self._caches.pods.by("nodeset", str(key_of(nodeset))))
-
-    def _has_ended(self, nodeset: NodeSet) -> bool:
-        """A container that ended is started again in a second, and jobs come: Slurm tells whether it has been."""
-        return any(drain_causes.ended(pod) for pod in self._caches.pods.by("nodeset", str(key_of(nodeset))))
 
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
@@ -178,37 +168,17 @@ class NodeSetController:
             return None, str(error)
 
     def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> list[Action]:
-        """What the pods need beside them: before the first of them, and as long as there are any."""
-        nodeset = seen.nodeset
+        """Objects that the pods need and that have drifted."""
+        nodeset, needs = seen.nodeset, support.needs(seen, decision)
         cluster = self._caches.clusters.get(cluster_key(nodeset))
-        needed = decision.staying or any(isinstance(each, CreatePods) for each in decision.actions)
-        # Also if all of them are about to go and are waited for. What goes with a deleted NodeSet isn't made again.
-        needed = needed or (seen.pods and not deleted(nodeset) and not seen.closing)
-        if cluster is None or not needed:
+        if cluster is None or needs is None:
             return []
-        manifests = self._budget(seen, cluster)
+        budget = build.budget(nodeset, cluster, everyone=needs.protects == "everyone")
+        manifests = list(self._children.absent([budget])) if needs.only_create else [budget]
         secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
-        # Whoever has the key is root in Slurm: it goes to nobody who may not be there, whatever pods they have made.
-        if seen.verdict.member and (data := secret.data.get(names.SLURM_KEY) if secret else None):
+        if needs.key and (data := secret.data.get(names.SLURM_KEY) if secret else None):
             manifests += build.support(nodeset, cluster, base64.b64decode(data))
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
-
-    def _budget(self, seen: NodeSetObservation, cluster: SlurmCluster) -> list[Mapping[str, Any]]:
-        """It protects all pods while nobody knows which of them have jobs. Before that is certain, one that is there
-        stays as it is: a new leader knows nothing yet."""
-        slurm = seen.slurm
-        known = slurm.nodes is not None or slurm.gone
-        wanted = build.budget(seen.nodeset, cluster, everyone=not known)
-        return [wanted] if known or slurm.unreachable else list(self._children.absent([wanted]))
-
-    def _pace(
-        self, key: Key, connection: SlurmConnection | None, decision: NodeSetDecision, status: NodeSetStatus
-    ) -> None:
-        """Ask Slurm every second while something is about to happen there."""
-        metrics.draining.labels(str(key)).set(len(decision.removal.busy))
-        if connection:
-            arriving = status.ready_replicas < decision.target
-            connection.cache.busy(f"nodeset {key}", arriving or bool(decision.removal.busy) or bool(decision.replacing))
 
 
 async def _has_read_its_writes(connection: SlurmConnection) -> bool:
@@ -216,17 +186,6 @@ async def _has_read_its_writes(connection: SlurmConnection) -> bool:
     if connection.view is not None or connection.cache.view is None:
         return True
     return await connection.fresh() is not None
-
-
-def _is_owned(pod: Pod, nodeset: NodeSet) -> bool:
-    """Ours, and not of an earlier NodeSet of this name, nor made by hand with our labels.
-
-    One without any owner is ours as well: whoever deletes a NodeSet with --cascade=orphan leaves its jobs running.
-    """
-    if not re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name):
-        return False  # a copy that somebody made under another name
-    owners = pod.metadata.owner_references
-    return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
 
 
 async def _with_deadlines(seen: NodeSetObservation, connection: SlurmConnection | None) -> NodeSetObservation:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
+from seltzer.build.components import slurmctld, slurmd, slurmrestd
 from seltzer.controllers import metrics
 from seltzer.controllers.slurmd_probe import SlurmdProbe
 from seltzer.kube.resource import Key, key_of
@@ -87,7 +88,8 @@ class SlurmConnection:
         self._route = route
         self._secrets = secrets
         self._tokens = TokenSource(secrets.jwt_key)
-        self._client = SlurmClient(route.http(namespace, names.rest(cluster), names.PORTS["slurmrestd"]), self._tokens)
+        rest = route.http(namespace, slurmrestd.COMPONENT.named(cluster), slurmrestd.PORT)
+        self._client = SlurmClient(rest, self._tokens)
         self._may_write = may_write
         self._changed = changed
         self._written = 0.0
@@ -136,7 +138,7 @@ class SlurmConnection:
     async def _count_jobs(self) -> None:
         while True:
             with contextlib.suppress(SlurmError):
-                counts = await slurm_metrics.job_counts(self._controller("slurmctld"))
+                counts = await slurm_metrics.job_counts(self._controller(slurmctld.PORT))
                 told = JobCounts(running=counts.running, pending=counts.pending)
                 before, self._jobs = self._jobs, (time.monotonic(), told)
                 if before is None or before[1] != told:
@@ -217,7 +219,7 @@ class SlurmConnection:
 
     async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
-            return (await self._ask_guard(guard_api.alive(names.PORTS["slurmd"], addresses))).split()
+            return (await self._ask_guard(guard_api.alive(slurmd.PORT, addresses))).split()
         except SlurmError as error:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
@@ -233,7 +235,7 @@ class SlurmConnection:
     async def queued(self, partition: str) -> int | None:
         """How many jobs of a partition haven't ended; None if that can't be told."""
         try:
-            return await slurm_metrics.jobs_in_partition(self._controller("slurmctld"), partition)
+            return await slurm_metrics.jobs_in_partition(self._controller(slurmctld.PORT), partition)
         except SlurmError as error:
             logger.warning("%s: how many jobs wait in %s isn't known: %s", self.key, partition, error)
             return None
@@ -242,15 +244,15 @@ class SlurmConnection:
         """Asked beside slurmctld, of its guard, since lists of jobs take a minute over REST."""
         with metrics.slurm_call("jobs"):
             headers = {guard_api.AUTHORIZATION: self._tokens.token()}
-            answer = await self._controller("guard").exchange("GET", path, headers=headers)
+            answer = await self._controller(slurmctld.GUARD_PORT).exchange("GET", path, headers=headers)
         if answer.status != 200:
             raise Unavailable(f"the guard answered with {answer.status}: {answer.gist}")
         return answer.body.decode(errors="replace")
 
-    def _controller(self, port: str) -> Http:
+    def _controller(self, port: int) -> Http:
         """The controller's pod that is in charge now."""
         pod = self._secrets.controller()
-        return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=_GUARD_DEADLINE)
+        return self._route.http(self.key.namespace, self._service, port, pod=pod, deadline=_GUARD_DEADLINE)
 
 
 def _is_busy(view: View, name: str) -> bool:

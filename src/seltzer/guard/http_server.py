@@ -108,7 +108,7 @@ class Jobs:
         if not self._turns.acquire(blocking=False):
             return 503, b"too many ask at once\n"
         try:
-            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.room(AT_ONCE))
+            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.probes_at_once(AT_ONCE))
             return 200, "".join(f"{each}\n" for each in found).encode()
         except OSError as error:
             return 503, f"not all can be asked: {error}\n".encode()

@@ -11,6 +11,8 @@ from msgspec import UNSET, to_builtins
 from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build.components import slurmctld
+from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
 from seltzer.view import colours, events, times, tree_controller
 from seltzer.view.branch import Branch
 from seltzer.view.events import Event
@@ -19,11 +21,9 @@ from seltzer.view.text import Cell, Line, joined, line
 MOST_EVENTS = 10
 RECENT = timedelta(hours=1)
 
-# The name of a component, its condition, and the word for a condition that is true.
-COMPONENTS = (
-    ("slurmctld", "ControllerReady", "ready"),
-    ("slurmrestd", "RestReady", "ready"),
-    ("login", "LoginReady", "ready"),
+# A row's name, its condition, and its word while the condition is true.
+ROWS = (
+    *((each.name, each.condition.type, "ready") for each in CONTROL_PLANE if each.condition),
     ("config", "ConfigValid", "valid"),
     ("state", "StateSafe", "safe"),
 )
@@ -127,19 +127,20 @@ def condition(item: SlurmCluster | NodeSet, kind: str) -> Condition | None:
 
 def _components(cluster: SlurmCluster, now: datetime) -> list[Branch]:
     rows = []
-    for name, kind, well in COMPONENTS:
+    for name, kind, well in ROWS:
         found = condition(cluster, kind)
-        if name == "login" and cluster.spec.login.replicas == 0:
-            state = Cell("none (spec.login.replicas is 0)", colours.MINOR)
+        component = BY_NAME.get(name)
+        if component and (why := component.unwanted(cluster)):
+            state = Cell(f"none ({why})", colours.MINOR)
         elif found is None:
             state = Cell("unknown", colours.MINOR)
         else:
             state = Cell(well if found.status == "True" else found.reason, colours.CONDITIONS[found.status])
         more: Line = ()
         failover = cluster.status.last_failover_time
-        if name == "slurmctld" and failover is not UNSET:
+        if name == slurmctld.NAME and failover is not UNSET:
             more = line(Cell(f"  (last failover {times.age(failover, now)} ago)", colours.MINOR))
-        below = tree_controller.details(cluster, now) if name == "slurmctld" else ()
+        below = tree_controller.details(cluster, now) if name == slurmctld.NAME else ()
         rows.append(Branch((line(name), (state, *more)), below))
     return rows
 
@@ -187,7 +188,7 @@ def as_data(picture: Picture, now: datetime) -> dict[str, object]:
         **tree_controller.as_data(cluster),
         "components": {
             name: {"status": found.status, "reason": found.reason, "message": found.message}
-            for name, kind, _ in COMPONENTS
+            for name, kind, _ in ROWS
             if (found := condition(cluster, kind))
         },
         "nodes": to_builtins(status.nodes),

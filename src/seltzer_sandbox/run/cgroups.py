@@ -1,7 +1,7 @@
-"""The cgroups of a sandbox: one per node, so that a node can be frozen and nothing of it is left behind.
+"""The cgroups of a sandbox, one per node: they freeze a node, and they find all its processes.
 
-Works with the unified hierarchy (v2) and with one hierarchy per controller (v1). Every sandbox has one folder below the
-root of each hierarchy.
+Supports the unified hierarchy (v2) and one hierarchy per controller (v1). A sandbox has one folder below the root of
+each hierarchy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ROOT = Path("/sys/fs/cgroup")
 KILL_DEADLINE = 10.0
 REMOVE_DEADLINE = 5.0
 FREEZE_DEADLINE = 5.0
-_NEEDED = {"cpu", "cpuset", "memory", "pids"}  # by the kubelet, which ends without them
+_NEEDED = {"cpu", "cpuset", "memory", "pids"}  # the kubelet exits without them
 
 
 def hierarchies(mountinfo: str) -> tuple[Path, ...]:
-    """Where the hierarchies are mounted that Kubernetes uses: the unified one alone, or those of v1 first."""
+    """The mount points of the hierarchies that Kubernetes uses: the unified one alone, or those of v1 first."""
     first: list[Path] = []
     unified: list[Path] = []
     for line in mountinfo.splitlines():
@@ -33,8 +33,8 @@ def hierarchies(mountinfo: str) -> tuple[Path, ...]:
         elif kind == "cgroup2":
             unified.append(point)
     if ROOT in unified:
-        return (ROOT,)  # a v1 hierarchy beside it, as some VPN programs mount one, is not Kubernetes' business
-    # Beside v1 hierarchies a mounted v2 one has no controllers, yet runc makes cgroups in it as well.
+        return (ROOT,)  # Kubernetes ignores a v1 hierarchy beside it, such as VPN programs mount
+    # Beside v1 hierarchies a v2 hierarchy has no controllers, but runc creates cgroups in it too.
     return tuple(dict.fromkeys(first + unified))
 
 
@@ -46,10 +46,10 @@ class Cgroups:
         self._mounts = mounts if mounts is not None else hierarchies(Path("/proc/self/mountinfo").read_text())
         if not self._mounts:
             raise SeltzerError("this machine has no cgroups mounted at /sys/fs/cgroup; mount them and try again")
-        self.unified = (self._mounts[0] / "cgroup.controllers").exists()  # no v1 hierarchy before it: v2 alone
+        self.unified = (self._mounts[0] / "cgroup.controllers").exists()  # the first is v2, so there is no v1
 
     def create(self, path: str) -> None:
-        """Make the cgroup in every hierarchy, with all controllers that its parents have."""
+        """Create the cgroup in every hierarchy, with all controllers of its parents."""
         for mount in self._mounts:
             above = mount
             for part in (self.name, *path.split("/")):
@@ -60,16 +60,16 @@ class Cgroups:
             self._check_controllers(above)
 
     def _hand_down(self, above: Path) -> None:
-        """v2: children have only the controllers that their parent lets them have."""
+        """v2: children have only the controllers that their parent enables for them."""
         if not self.unified:
             return
         for controller in (above / "cgroup.controllers").read_text().split():
-            # Some controllers can't be handed down everywhere (rdma, misc); Kubernetes doesn't need those.
+            # Some controllers (rdma, misc) can't always be enabled; Kubernetes doesn't need them.
             with contextlib.suppress(OSError):
                 (above / "cgroup.subtree_control").write_text(f"+{controller}")
 
     def _check_controllers(self, here: Path) -> None:
-        """v2: inside a container the root may hold processes, and then hands nothing down."""
+        """v2: in a container the root cgroup may contain processes, and then enables no controllers for children."""
         if self.unified and (missing := _NEEDED - set((here / "cgroup.controllers").read_text().split())):
             raise SeltzerError(
                 f"this machine's cgroups don't give us the controllers {', '.join(sorted(missing))}; "
@@ -77,7 +77,7 @@ class Cgroups:
             )
 
     def _inherit_cpuset(self, here: Path) -> None:
-        """v1: a new cpuset is empty, and nothing can run in it."""
+        """v1: a new cpuset is empty, and no process can run in it."""
         for name in ("cpuset.cpus", "cpuset.mems"):
             file = here / name
             if not self.unified and file.exists() and not file.read_text().strip():
@@ -88,18 +88,18 @@ class Cgroups:
         return tuple(mount / self.name / path / "cgroup.procs" for mount in self._mounts)
 
     def freeze(self, path: str, frozen: bool) -> None:
-        """Stop or continue every process in the cgroup and below it; returns when the kernel says it is so."""
+        """Freeze or thaw every process in the cgroup and below it; returns when the kernel confirms it."""
         file, words = self._freezer(path)
         file.write_text(words[frozen])
         deadline = time.monotonic() + FREEZE_DEADLINE
         while not self._settled(file, frozen):
             if time.monotonic() > deadline:
-                file.write_text(words[False])  # half frozen is no state to leave a node in
+                file.write_text(words[False])  # don't leave a node partly frozen
                 raise SeltzerError(f"the kernel did not {'freeze' if frozen else 'thaw'} {file.parent} within 5 s")
             time.sleep(0.01)
 
     def frozen(self, path: str) -> bool:
-        """Whether freezing was asked for, be it finished or not."""
+        """Whether the cgroup is frozen or freezing."""
         try:
             file, words = self._freezer(path)
             return file.read_text().strip() != words[False]
@@ -121,9 +121,10 @@ class Cgroups:
         raise SeltzerError("this machine has no freezer cgroup, which 'node freeze' needs")
 
     def kill(self, path: str = "") -> None:
-        """End every process in the cgroup and below it: being there proves that it is ours.
+        """Kill every process in the cgroup and below it: membership proves that a process belongs to the sandbox.
 
-        Catches what has no record, since we were killed ourselves between starting it and writing that down.
+        This includes processes without a record: a command may be killed after it starts a process and before it
+        writes the record.
         """
         deadline = time.monotonic() + KILL_DEADLINE
         while processes := self._processes(path):
@@ -145,7 +146,7 @@ class Cgroups:
         return any((mount / self.name).exists() for mount in self._mounts)
 
     def remove(self, path: str = "") -> None:
-        """Remove the cgroup and all below it, waiting for processes that are on their way out."""
+        """Remove the cgroup and all below it; waits for processes that are exiting."""
         deadline = time.monotonic() + REMOVE_DEADLINE
         for mount in self._mounts:
             top = mount / self.name / path
@@ -156,7 +157,7 @@ class Cgroups:
 
 
 def _remove_tree(top: Path) -> bool:
-    """Remove from the bottom up; tell whether all of it went."""
+    """Remove from the bottom up; returns whether everything is gone."""
     try:
         children = [entry for entry in top.iterdir() if entry.is_dir()]
         if not all([_remove_tree(child) for child in children]):

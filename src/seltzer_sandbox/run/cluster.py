@@ -1,4 +1,4 @@
-"""One sandbox: bring it up, repair it, take it down. Every step looks first and does only what is missing."""
+"""One sandbox: bring it up, repair it, take it down. Every step checks first and does only what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RESTART_PAUSE = 0.5
 
 
 class Sandbox:
-    """A sandbox that exists: its spec is on disk. Its state is what the kernel says, never what we remember."""
+    """A sandbox whose spec is on disk. Its state is always read from the kernel, never remembered."""
 
     def __init__(self, layout: Layout, spec: Spec) -> None:
         self.layout = layout
@@ -48,7 +48,7 @@ class Sandbox:
         return list(range(1, self.spec.nodes + 1))
 
     def hub(self) -> Record:
-        """The hub's init; everything of a sandbox lives below it."""
+        """The init process of the hub, ancestor of all processes of the sandbox; raises if it is not running."""
         record = self.registry.get("hub")
         if record is None:
             name = self.layout.name
@@ -61,18 +61,18 @@ class Sandbox:
     # --- up -------------------------------------------------------------------------------------------------------
 
     def bring_up(self, progress: Progress) -> None:
-        """Start what doesn't run. Safe to interrupt anywhere and to call again."""
+        """Start everything that is not running. Safe to interrupt at any point and to repeat."""
         with progress.step("keys and certificates"):
             self.write_credentials()
         with progress.step("API server"):
             self.start_api_server()
-            # The nodes' own programs start while the API server does: it is the slowest of all.
+            # The API server is the slowest to start: start the nodes' programs meanwhile.
             self._start_nodes()
             self.wait_for_api_server()
         with progress.step(f"{self.spec.nodes} nodes Ready"):
             self.start_managers()
             api = self.api()
-            for manifest in manifests.all_of_them():
+            for manifest in manifests.all_manifests():
                 self._apply(api, manifest)
             self._run_in_hub(components.volumes(self.layout))
             self._wait("not every node is Ready", partial(self._nodes_are_ready, api), "n1/kubelet")
@@ -86,11 +86,11 @@ class Sandbox:
                 for future in starting:
                     future.result()
             except BaseException:
-                self._stopping.set()  # Ctrl-C reaches only this thread; the others wait for deadlines
+                self._stopping.set()  # Ctrl-C reaches only this thread: end the others too
                 raise
 
     def _apply(self, api: ApiServer, manifest: dict[str, Any]) -> None:
-        """A new API server may refuse for a moment, until it has made its own namespaces and roles."""
+        """Apply a manifest. A new API server refuses some until it has created its own namespaces and roles."""
         until = time.monotonic() + APPLY_DEADLINE
         while True:
             try:
@@ -101,19 +101,19 @@ class Sandbox:
                 time.sleep(_POLL)
 
     def start_api_server(self) -> None:
-        """The hub, and the programs on it that everything else talks to."""
+        """Start the hub, etcd, the API server and the forwarder."""
         self._start_hub()
         self._run_in_hub(components.etcd(self.layout))
         self._run_in_hub(components.apiserver(self.layout))
         self._start_forwarder()
 
     def start_managers(self) -> None:
-        """Those who act for Kubernetes; they need the API server."""
+        """Start the controller manager and the scheduler; they need the API server."""
         self._run_in_hub(components.controller_manager(self.layout))
         self._run_in_hub(components.scheduler(self.layout))
 
     def kill(self, name: str) -> None:
-        """End one of its programs on purpose, as a crash would."""
+        """Kill one of its programs, like a crash."""
         record = self.registry.get(name)
         if record is None:
             raise SeltzerError(f"{name} isn't running")
@@ -124,7 +124,7 @@ class Sandbox:
         self._wait("the API server is not ready", lambda: self.api().ready(), "kube-apiserver")
 
     def write_credentials(self) -> None:
-        """Keys, certificates and kubeconfigs, as far as they aren't there."""
+        """Create the missing keys, certificates and kubeconfigs."""
         layout = self.layout
         authority = pki.Authority(layout.pki, "ca")
         front_proxy = pki.Authority(layout.pki, "front-proxy-ca")
@@ -166,7 +166,7 @@ class Sandbox:
     def _start_hub(self) -> None:
         record = self.registry.get("hub")
         if record is None:
-            # Whatever is left of an earlier life, before a reboot or a crash, would be in the way.
+            # Remove what remains from before a reboot or a crash.
             self.cgroups.kill()
             self.cgroups.remove()
             self.cgroups.create("hub")
@@ -186,14 +186,14 @@ class Sandbox:
             self._start(component.name, self._spawn(component, self.hub().pid, "hub"))
 
     def start_node(self, number: int) -> None:
-        """Bring up one node: its namespaces, its link, its programs; whichever of them is missing."""
+        """Bring up one node: its namespaces, its link and its programs, if they are missing."""
         name = f"n{number}"
         folder = self.layout.node(number)
         hub = self.hub()
         record = self.registry.get(name)
         if record is None:
-            # Like a machine that was switched on: /run is empty, and so are the cgroups (the kubelet would
-            # spend seconds on each that is left over).
+            # Like a machine after power-on: /run and the cgroups are empty. (The kubelet spends seconds on each
+            # leftover cgroup.)
             self.cgroups.kill(name)
             self.cgroups.remove(name)
             network.drop_link(hub.pid, number)
@@ -210,7 +210,7 @@ class Sandbox:
             socket.unlink(missing_ok=True)
         self._run_on_node(record, name, containerd)
         self._run_on_node(record, name, components.kube_proxy(self.layout, number))
-        # The kubelet ends when it finds no containerd.
+        # The kubelet exits if containerd is not there.
         self._wait(f"{name}'s containerd does not start", socket.exists, containerd.name)
         self._run_on_node(record, name, components.kubelet(self.layout, number, f"/{self.cgroups.name}/{name}"))
 
@@ -256,18 +256,18 @@ class Sandbox:
         until = time.monotonic() + READY_DEADLINE
         while not true():
             dead = [name for name in sorted(self._started) if self.registry.get(name) is None]
-            if dead and not self._started_again(dead[0]):
+            if dead and not self._restart_kubelet(dead[0]):
                 raise SeltzerError(_why_it_ended(dead[0], self.layout.log(dead[0])))
             if self._stopping.is_set() or time.monotonic() > until:
                 raise SeltzerError(f"{complaint} after {READY_DEADLINE:.0f} s; see {self.layout.log(component)}")
             time.sleep(_POLL)
 
-    def _started_again(self, name: str) -> bool:
-        """A kubelet that is quicker than its containerd ends. On a real machine systemd starts it again; so do we."""
+    def _restart_kubelet(self, name: str) -> bool:
+        """Restart a kubelet that exited because containerd was not ready, as systemd does on a real machine."""
         node, _, program = name.partition("/")
         with self._restarting:
             if self.registry.get(name) is not None:
-                return True  # another thread did it
+                return True  # another thread restarted it
             if program != "kubelet" or self._restarts.get(name, 0) >= _MOST_RESTARTS:
                 return False
             self._restarts[name] = self._restarts.get(name, 0) + 1
@@ -281,14 +281,14 @@ class Sandbox:
 
 
 def take_down(layout: Layout) -> bool:
-    """End everything of a sandbox and remove its files; tell whether there was one."""
+    """End all processes of a sandbox and remove its files; returns whether it existed."""
     registry, cgroups = Registry(layout.records), Cgroups(layout.cgroup)
     names = registry.names()
     records = [record for record in map(registry.get, names) if record is not None]
     there = bool(records) or layout.folder.exists() or cgroups.exists()
     for record in records:
         record.kill()
-    # A frozen process dies only when it is thawed; it has its signal already and won't run another instruction.
+    # A frozen process dies only when it is thawed. Its SIGKILL is already pending: it runs no further instruction.
     for name in names:
         if cgroups.frozen(name):
             cgroups.freeze(name, False)
@@ -296,12 +296,12 @@ def take_down(layout: Layout) -> bool:
     cgroups.remove()
     shutil.rmtree(layout.folder, ignore_errors=True)
     if layout.folder.exists():
-        raise SeltzerError(f"{layout.folder} can't be removed; look what is mounted or open there")
+        raise SeltzerError(f"{layout.folder} can't be removed; check what is mounted or open there")
     return there
 
 
 def _why_it_ended(name: str, log: Path) -> str:
-    """The usual cause is one that its log doesn't explain to anybody."""
+    """Explains the most common cause, which the log of the program does not: too few inotify instances."""
     if "too many open files" in "".join(log.read_text(errors="replace").splitlines(keepends=True)[-20:]):
         limit = Path("/proc/sys/fs/inotify/max_user_instances")
         return (

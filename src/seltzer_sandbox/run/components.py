@@ -1,4 +1,4 @@
-"""The command line and the configuration of every component. Pure: paths in, words and texts out."""
+"""The command line and configuration files of every component. Pure: no function reads or writes anything."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import yaml
 from seltzer_sandbox.run import network
 from seltzer_sandbox.run.layout import Layout
 
-# How soon Kubernetes sees that a node is gone. Its defaults take 48 s; these take 8, and don't flap under load.
+# How soon Kubernetes detects a lost node: 8 s instead of the default 48 s, without flapping under load.
 NODE_GRACE = "8s"
 NODE_CHECK = "1s"
 NODE_REPORT = "2s"
 NODE_LEASE_SECONDS = 8
 
 PAUSE_IMAGE = "seltzer.dev/pause:dev"
-ETCD = "http://127.0.0.1:2379"  # the hub's own loopback: nothing outside of it can connect
+ETCD = "http://127.0.0.1:2379"  # the hub's own loopback: not reachable from outside
 
 
 @dataclass(frozen=True)
 class Component:
-    """A program that has to run, and the files it reads."""
+    """A program to run, and the files that it reads."""
 
     name: str
     command: tuple[str, ...]
@@ -41,7 +41,7 @@ def etcd(layout: Layout) -> Component:
         "listen-peer-urls": "http://127.0.0.1:2380",
         "initial-advertise-peer-urls": "http://127.0.0.1:2380",
         "initial-cluster": f"{layout.name}=http://127.0.0.1:2380",
-        # A sandbox is thrown away after a power loss; waiting for the disk would only make it slow.
+        # Nobody keeps a sandbox after a power loss: don't wait for the disk.
         "unsafe-no-fsync": "true",
         "log-level": "warn",
     }
@@ -76,7 +76,7 @@ def apiserver(layout: Layout) -> Component:
         "requestheader-username-headers": "X-Remote-User",
         "proxy-client-cert-file": pki / "front-proxy-client.crt",
         "proxy-client-key-file": pki / "front-proxy-client.key",
-        # The hub has no kube-proxy: webhooks and aggregated APIs are reached at their pods' own addresses.
+        # The hub has no kube-proxy: the API server calls webhooks and aggregated APIs at their pods' addresses.
         "enable-aggregator-routing": "true",
         "max-requests-inflight": 2000,
         "max-mutating-requests-inflight": 1000,
@@ -133,9 +133,9 @@ def containerd(layout: Layout, number: int, binaries: Path) -> Component:
 disabled_plugins = ["io.containerd.nri.v1.nri"]
 
 [plugins."io.containerd.cri.v1.runtime"]
-  # Where CAP_SYS_RESOURCE is missing, a container's oom_score_adj can't go below our own.
+  # Without CAP_SYS_RESOURCE a container's oom_score_adj can't be lower than ours.
   restrict_oom_score_adj = true
-  # A profile would be loaded into the host's kernel and stay there.
+  # A profile would be loaded into the host's kernel and remain there.
   disable_apparmor = true
 
 [plugins."io.containerd.cri.v1.runtime".cni]
@@ -148,7 +148,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
     plugins = [
         {
             # Pods are routed, not bridged: pod-to-Service traffic on one node then needs no br_netfilter,
-            # whose setting would reach the host's own bridges.
+            # which would also affect the host's bridges.
             "type": "ptp",
             "ipam": {
                 "type": "host-local",
@@ -190,7 +190,7 @@ def kubelet(layout: Layout, number: int, cgroup_root: str) -> Component:
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "resolvConf": str(folder / "resolv.conf"),
         "oomScoreAdj": 0,
-        # The nodes share one disk: what fills it is not one node's pods, and evicting them would not help.
+        # The nodes share one disk: evicting one node's pods would not free it.
         "evictionHard": {},
         "imageGCHighThresholdPercent": 100,
         "maxPods": 250,
@@ -224,9 +224,9 @@ def kube_proxy(layout: Layout, number: int) -> Component:
         "clusterCIDR": network.POD_RANGE,
         "hostnameOverride": f"n{number}",
         "mode": "nftables",
-        # A changed Service reaches clients in a tenth of a second instead of up to three.
+        # Changed Services take effect within 0.1 s instead of up to 3 s.
         "nftables": {"minSyncPeriod": "100ms"},
-        # The connection table belongs to the host's kernel: its size is not ours to change.
+        # The connection tracking table belongs to the host: leave its size alone.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpCloseWaitTimeout": "0s", "tcpEstablishedTimeout": "0s"},
     }
     path = folder / "kube-proxy.yaml"
@@ -235,7 +235,7 @@ def kube_proxy(layout: Layout, number: int) -> Component:
 
 
 def _toml(path: Path) -> str:
-    """A TOML string; JSON's is one, but for its surrogate pairs."""
+    """A TOML string: the same as JSON's, except that surrogate pairs are not allowed."""
     return json.dumps(str(path), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Real faults of a node. Nobody tells Kubernetes: it has to notice by itself."""
+"""Real faults of a node. Kubernetes is not notified: it has to detect them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seltzer_sandbox.run.processes import Record, wait_gone
 
 
 def kill(sandbox: Sandbox, number: int) -> None:
-    """As when the power fails: its programs and every container end at once, and the network hears no farewell."""
+    """Like a power failure: all programs and containers end at once, and no connection is closed."""
     record = _running(sandbox, number)
     network.set_link(sandbox.hub().pid, number, up=False)
     record.kill()
@@ -19,26 +19,26 @@ def kill(sandbox: Sandbox, number: int) -> None:
 
 
 def cut(sandbox: Sandbox, number: int) -> None:
-    """As when the cable is pulled: everything on it goes on running, and nothing reaches it."""
+    """Like a pulled cable: everything on the node keeps running, and nothing can reach it."""
     _running(sandbox, number)
     network.set_link(sandbox.hub().pid, number, up=False)
 
 
 def freeze(sandbox: Sandbox, number: int) -> None:
-    """As when a virtual machine is paused: all its processes stop, and wake up later in a changed world."""
+    """Like a paused virtual machine: all processes stop, and later continue with stale state."""
     _running(sandbox, number)
     sandbox.cgroups.freeze(f"n{number}", True)
 
 
 def heal(sandbox: Sandbox, number: int) -> None:
-    """Undo whatever was done to it."""
+    """Undo any of these faults."""
     sandbox.hub()
     _thaw(sandbox, number)
     sandbox.start_node(number)
 
 
 def state(sandbox: Sandbox, number: int, links: dict[str, bool]) -> str:
-    """What was done to the node, as the kernel shows it."""
+    """The fault of the node, as the kernel shows it: "killed", "frozen", "cut", or "running" if it has none."""
     name = f"n{number}"
     if sandbox.registry.get(name) is None:
         return "killed"

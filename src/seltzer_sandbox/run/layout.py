@@ -22,7 +22,7 @@ _NODE = re.compile(r"n([1-9][0-9]{0,2})")
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What `up` was asked for; kept, so that a later `up` repairs to the same."""
+    """The parameters of a sandbox. `up` stores them, and a later `up` repairs the sandbox to match."""
 
     nodes: int
     port: int
@@ -32,7 +32,7 @@ class Spec(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one sandbox keeps what."""
+    """The paths and names of one sandbox."""
 
     name: str
 
@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def cgroup(self) -> str:
-        """Sandboxes with one name and different state folders don't know of each other: their cgroups must not meet."""
+        """Unique per name and state folder: sandboxes in different state folders may have the same name."""
         return f"seltzer-{self.name}-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:6]}"
 
     def node(self, number: int) -> Path:
@@ -99,18 +99,18 @@ class Layout:
                     )
         for folder in (self.pki, self.etcd, self.volumes, self.logs, self.records, self.config):
             folder.mkdir(parents=True, exist_ok=True)
-        self.folder.chmod(0o700)  # it holds the keys of the cluster
+        self.folder.chmod(0o700)  # it contains the cluster's private keys
         self.etcd.chmod(0o700)
 
     def read(self) -> Spec | None:
-        """What this sandbox is, or None where there is none."""
+        """The stored spec, or None if the sandbox does not exist."""
         try:
             return msgspec.json.decode((self.folder / "sandbox.json").read_bytes(), type=Spec)
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise SeltzerError(
-                f"{self.folder}/sandbox.json can't be read; 'seltzer sandbox down --name {self.name}' clears it away"
+                f"{self.folder}/sandbox.json can't be read; 'seltzer sandbox down --name {self.name}' removes it"
             ) from None
 
     def write(self, spec: Spec) -> None:
@@ -120,7 +120,7 @@ class Layout:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One command at a time changes a sandbox. The lock ends with its process, however that ends."""
+        """Lets one command at a time change a sandbox. The kernel releases the lock when the process ends."""
         path = paths.state() / "sandboxes" / f".{self.name}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:

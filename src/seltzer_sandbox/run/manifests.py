@@ -1,4 +1,4 @@
-"""What every sandbox has in it from the start: storage classes, the provisioner's rights, DNS."""
+"""The objects that every sandbox starts with: storage classes, RBAC for the volume provisioner, DNS."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from seltzer_sandbox.run import network
 COREDNS_IMAGE = "seltzer.dev/coredns:dev"
 _SYSTEM = "kube-system"
 
-# There is nobody to ask about other names, so they don't exist. Answered with a failure instead, whoever looks for one
-# (slurmctld for a login pod's host name) would try again and again for ten seconds.
+# There is no upstream DNS: other names do not exist. With SERVFAIL instead of NXDOMAIN, clients retry for ten seconds
+# (slurmctld with a login pod's host name, for example).
 _COREFILE = """.:53 {
     errors
     health {
@@ -28,12 +28,12 @@ _COREFILE = """.:53 {
 """
 
 
-def all_of_them() -> list[dict[str, Any]]:
-    return [*storage(), *volumes_rights(), *dns()]
+def all_manifests() -> list[dict[str, Any]]:
+    return [*storage(), *volumes_rbac(), *dns()]
 
 
 def storage() -> list[dict[str, Any]]:
-    """`shared` is the default, ReadWriteMany on every node; `limited` is full at the size that was asked for."""
+    """`shared`, the default, is ReadWriteMany on every node; `limited` enforces the requested size."""
 
     def storage_class(name: str, default: bool, parameters: dict[str, str]) -> dict[str, Any]:
         annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
@@ -50,7 +50,7 @@ def storage() -> list[dict[str, Any]]:
     return [storage_class("shared", True, {}), storage_class("limited", False, {"limited": "true"})]
 
 
-def volumes_rights() -> list[dict[str, Any]]:
+def volumes_rbac() -> list[dict[str, Any]]:
     rules = [
         _rule("", "persistentvolumes", "get", "list", "watch", "create", "delete"),
         _rule("", "persistentvolumeclaims", "get", "list", "watch"),
@@ -61,7 +61,7 @@ def volumes_rights() -> list[dict[str, Any]]:
 
 
 def dns() -> list[dict[str, Any]]:
-    """CoreDNS, as on any cluster: a Deployment behind the Service address that every pod's resolv.conf names."""
+    """CoreDNS: a Deployment behind the Service address in every pod's resolv.conf."""
     labels = {"k8s-app": "kube-dns"}
     metadata = {"name": "coredns", "namespace": _SYSTEM, "labels": labels}
     ports = [{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}]
@@ -94,7 +94,7 @@ def dns() -> list[dict[str, Any]]:
 
 
 def _coredns_pod() -> dict[str, Any]:
-    # DNS moves off a dead node as soon as Kubernetes knows, not after the usual five minutes.
+    # DNS leaves a lost node as soon as Kubernetes detects the loss, not after the default five minutes.
     gone = [
         {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
         for state in ("not-ready", "unreachable")

@@ -1,6 +1,7 @@
-"""Addresses of a sandbox and the commands that give them out. All is inside namespaces: every sandbox has the same.
+"""The addresses of a sandbox, and its links. All are inside namespaces: every sandbox uses the same addresses.
 
-The hub is a bridge with the control plane on it; each node is linked to it by a veth pair and owns a /24 for its pods.
+The hub has a bridge and runs the control plane. A veth pair connects each node to the bridge, and each node has a /24
+for its pods.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ def pod_range(number: int) -> str:
 
 
 def set_up_hub(hub: int) -> None:
-    """The bridge, as far as it isn't there."""
+    """Create the bridge, unless it exists."""
     new = [] if "br0" in links(hub) else ["link add br0 type bridge"]
     _ip(hub, [*new, f"addr replace {HUB}/24 dev br0", "link set br0 up", "link set lo up"])
 
 
 def link_node(hub: int, node: int, number: int, numbers: list[int]) -> None:
-    """Link a node to the hub, with its addresses and its routes to the others, as far as that isn't there."""
+    """Create what is missing of a node's link to the hub, its addresses and its routes to the other nodes."""
     name = f"n{number}"
     if name not in links(hub):
-        # Both ends are born in their namespaces: no link of ours ever shows up on the host.
+        # Both ends are created inside their namespaces: no link ever appears on the host.
         peer = ["peer", "name", "eth0", "netns", str(node)]
         _run(["ip", "link", "add", name, "netns", str(hub), "type", "veth", *peer])
     _ip(
@@ -64,7 +65,7 @@ def link_node(hub: int, node: int, number: int, numbers: list[int]) -> None:
 
 
 def drop_link(hub: int, number: int) -> None:
-    """Remove the link of a node that is gone. The kernel does so as well, in its own time: either may come first."""
+    """Remove the link of a node that is gone. The kernel may remove it at the same moment."""
     try:
         if f"n{number}" in links(hub):
             _ip(hub, [f"link del n{number}"])
@@ -89,7 +90,7 @@ def links(hub: int) -> dict[str, bool]:
 
 
 def dns_answers(node: int, name: str, deadline: float = 1.0) -> bool:
-    """Ask the cluster's DNS, as a program on that node would."""
+    """Whether the cluster's DNS resolves a name for a program on that node."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.rstrip(".").split("."))
     query = b"\x5e\x17\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + labels + b"\x00\x00\x01\x00\x01"
     try:
@@ -104,7 +105,7 @@ def dns_answers(node: int, name: str, deadline: float = 1.0) -> bool:
 
 
 def socket_in(process: int) -> socket.socket:
-    """A UDP socket in a process's network namespace. Only a passing thread enters it, so nothing of ours moves."""
+    """A UDP socket in a process's network namespace. Only a temporary thread enters the namespace."""
     made: list[socket.socket] = []
     libc = ctypes.CDLL(None, use_errno=True)
 

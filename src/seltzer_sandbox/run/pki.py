@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfigs of one sandbox. They are made once, with its folder, and end with it."""
+"""Keys, certificates and kubeconfigs of one sandbox. They are created once and removed with its folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Authority:
         return self.folder / f"{self.name}.key"
 
     def create(self) -> None:
-        """Make the authority's own certificate, unless it is there."""
+        """Create the authority's certificate, unless it exists."""
         if self.certificate.exists():
             return
         key = ec.generate_private_key(ec.SECP256R1())
@@ -49,7 +49,7 @@ class Authority:
         _write_pair(self.key, key, self.certificate, signed)
 
     def issue(self, name: str, user: str, group: str | None = None, hosts: tuple[str, ...] = ()) -> None:
-        """Make NAME.crt and NAME.key for a client, and for a server too if it has hosts, unless they are there."""
+        """Create NAME.crt and NAME.key for a client, and for a server too if it has hosts, unless they exist."""
         certificate = self.folder / f"{name}.crt"
         if certificate.exists():
             return
@@ -84,7 +84,7 @@ def create_signing_key(folder: Path, name: str) -> None:
 
 
 def kubeconfig(authority: Authority, user: str, server: str, context: str) -> str:
-    """A kubeconfig that holds all it needs, so that it can be copied anywhere."""
+    """A kubeconfig with embedded credentials, which can be copied anywhere."""
 
     def embed(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
@@ -108,7 +108,7 @@ def kubeconfig(authority: Authority, user: str, server: str, context: str) -> st
 
 
 def write_private(path: Path, content: str | bytes) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file atomically, readable only by its owner."""
     scratch = path.with_name(f".{path.name}.new")
     scratch.touch(mode=0o600)
     scratch.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -118,7 +118,7 @@ def write_private(path: Path, content: str | bytes) -> None:
 def _write_pair(
     key_path: Path, key: ec.EllipticCurvePrivateKey, certificate_path: Path, certificate: x509.Certificate
 ) -> None:
-    # The certificate comes last: that it exists means that the pair is whole.
+    # The certificate is written last: if it exists, the pair is complete.
     _write_key(key_path, key)
     write_private(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
 

@@ -1,7 +1,7 @@
-"""Long-running processes that outlive the command that started them, known by records in a folder.
+"""Processes that outlive the command that started them, identified by records in a folder.
 
-A record holds a process's id, its start time and the boot it belongs to, so that after a reboot, or when an id was used
-again, a stranger is never mistaken for a process of ours. Only processes that have a record are ever signalled.
+A record contains a process's ID, its start time and the ID of the boot. A process that reuses the ID, or that runs
+after a reboot, therefore never matches. Only processes with a matching record are signalled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from seltzer.errors import SeltzerError
 
-# Enter the cgroups, then become the program. Doing it in the child keeps the program's whole life inside them.
+# Enter the cgroups, then become the program: it never runs outside them.
 _JOIN = 'for file in $JOIN; do echo 0 > "$file" || exit 71; done; unset JOIN; exec "$@"'
 
 
@@ -27,7 +27,7 @@ _PASSED_ON = ("HOME", "LANG", "PATH", "TMPDIR")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One process, past mistaking."""
+    """Identifies one process unambiguously."""
 
     pid: int
     started: int
@@ -38,7 +38,7 @@ class Record(msgspec.Struct, frozen=True):
         return self.boot == _boot() and _started(self.pid) == self.started
 
     def kill(self) -> None:
-        """SIGKILL, if it is still the process that it was: the handle is opened before it is looked at."""
+        """Send SIGKILL if the process still matches the record. Opening the handle first excludes a reused ID."""
         try:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -54,12 +54,12 @@ class Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Spawn:
-    """How to start a process: in which cgroups, in whose namespaces, with its output where."""
+    """How to start a process: its cgroups, its namespaces and its log."""
 
     command: Sequence[str | Path]
     log: Path
     join: tuple[Path, ...] = ()
-    inside: int | None = None  # the id of a process whose namespaces it enters
+    inside: int | None = None  # the ID of a process whose namespaces it enters
     namespaces: str = "mnpui"  # which of them, as nsenter's short options
     env: Mapping[str, str] | None = None
     pass_fds: tuple[int, ...] = ()
@@ -67,10 +67,10 @@ class Spawn:
     def start(self) -> subprocess.Popen[bytes]:
         words = [str(word) for word in self.command]
         if self.inside is not None:
-            # nsenter stays as the parent and ends with its child; with this the child ends with nsenter, too.
+            # nsenter stays as the parent and ends with its child; setpriv makes the child end with nsenter too.
             words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
             words = ["nsenter", "--target", str(self.inside), *(f"-{kind}" for kind in self.namespaces), "--", *words]
-        # Not the user's whole environment: a proxy, for example, is not meant for programs inside a sandbox.
+        # Not the user's whole environment: a proxy setting, for example, must not reach programs in a sandbox.
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         environment |= {**(self.env or {}), "JOIN": " ".join(str(file) for file in self.join)}
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -82,19 +82,19 @@ class Spawn:
                 stderr=sink,
                 env=environment,
                 pass_fds=self.pass_fds,
-                start_new_session=True,  # Ctrl-C at the terminal is for the command, not for the daemons
+                start_new_session=True,  # Ctrl-C must reach the command, not the daemons
                 cwd="/",
             )
 
 
 class Registry:
-    """The records of one sandbox's processes, a file each."""
+    """The records of one sandbox's processes, one file each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def get(self, name: str) -> Record | None:
-        """The process, if it is alive."""
+        """The record of a process, if the process is alive."""
         try:
             record = msgspec.json.decode(self._file(name).read_bytes(), type=Record)
         except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -102,7 +102,7 @@ class Registry:
         return record if record.alive else None
 
     def names(self) -> list[str]:
-        """Every name that was ever recorded, alive or not."""
+        """All recorded names, alive or not."""
         return sorted(file.stem.replace("+", "/") for file in self._folder.glob("*.json"))
 
     def start(self, name: str, spawn: Spawn) -> Record:
@@ -110,7 +110,7 @@ class Registry:
         return self.record(name, spawn.start().pid)
 
     def start_init(self, name: str, spawn: Spawn, deadline: float = 10.0) -> Record:
-        """Start a namespace's init and record it, once its set-up wrote a line to file 3 (see namespaces.py)."""
+        """Start the init of a namespace, wait until its script reports that it is ready, and record it."""
         reading, writing = os.pipe()
         try:
             process = spawn_with_ready_pipe(spawn, writing)
@@ -141,13 +141,13 @@ class Registry:
 
 
 def spawn_with_ready_pipe(spawn: Spawn, writing: int) -> subprocess.Popen[bytes]:
-    # Popen keeps the number of a file that it passes on; the set-up script is told which one it is.
+    # Popen passes a file on under the same number; READY tells the script which one.
     environment = {**(spawn.env or {}), "READY": str(writing)}
     return Spawn(spawn.command, spawn.log, spawn.join, spawn.inside, spawn.namespaces, environment, (writing,)).start()
 
 
 def wait_gone(records: Sequence[Record], deadline: float) -> bool:
-    """Wait until none of them is alive; tell whether that came true."""
+    """Wait until none of the processes is alive; returns whether that happened before the deadline."""
     until = time.monotonic() + deadline
     while any(record.alive for record in records):
         if time.monotonic() > until:
@@ -165,11 +165,11 @@ def _stat(pid: int) -> list[str] | None:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text[text.rindex(")") + 2 :].split()  # the name before may hold anything, brackets too
+    return text[text.rindex(")") + 2 :].split()  # the name before it may contain anything, brackets too
 
 
 def _started(pid: int) -> int | None:
-    """When the process started, in ticks since boot; None if there is none, or only its exit code is left."""
+    """When the process started, in ticks since boot; None if it does not exist or is a zombie."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
@@ -183,7 +183,7 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def _leaf(pid: int, name: str, deadline: float = 2.0) -> int:
-    """The descendant with that program name: nsenter and unshare each fork once before they run a program."""
+    """The descendant with that program name: nsenter and unshare each fork before they run a program."""
     until = time.monotonic() + deadline
     while time.monotonic() < until:
         generation = [pid]

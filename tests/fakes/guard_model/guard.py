@@ -46,7 +46,7 @@ class Guard:
 
     def _run(self) -> None:
         made = self.supervisor = supervisor.Supervisor(self.settings, self.line, Processes())  # type: ignore[arg-type]
-        with mock.patch.multiple(made, _take_signals=nothing, _tell_version=nothing):
+        with mock.patch.multiple(made, _take_signals=nothing, _report_version=nothing):
             made.run()
 
     @property

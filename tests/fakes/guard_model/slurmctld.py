@@ -229,7 +229,7 @@ class Child:
         return self.daemon.code
 
     @property
-    def renewed(self) -> bool:
+    def reexecuted(self) -> bool:
         return True
 
     def send(self, signum: int) -> None:
@@ -249,5 +249,5 @@ class Child:
     def exit_summary(self) -> str:
         return f"slurmctld ended with {self.code}"
 
-    def verdict(self) -> str:
+    def cause(self) -> str:
         return ""

@@ -68,7 +68,7 @@ class World:
         enter(mock.patch.object(Crashes, "prepare", nothing))  # it changes the limits of the process
         enter(mock.patch.object(slurmctld_run, "Child", lambda *_, **__: self._spawn()))
         enter(mock.patch.object(slurmctld_run, "Readiness", Readiness))
-        enter(mock.patch.object(slurmctld_run, "recovery", mock.Mock(**{"find.return_value.quiet": False})))
+        enter(mock.patch.object(slurmctld_run, "recovery", mock.Mock(**{"find.return_value.needs_repair": False})))
         enter(mock.patch("seltzer.guard.slurmctld.config.write", nothing))
         enter(mock.patch.object(supervisor, "Rollout", Rollout))
         enter(mock.patch.object(wake, "Waker", lambda: Waker(self.stage)))

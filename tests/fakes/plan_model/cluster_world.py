@@ -24,7 +24,7 @@ from seltzer.plan.actions import (
     SetFinalizer,
 )
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, decide
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
 
 CONFIG_NAME, CONTROLLER_NAME = "demo-config", "demo-slurmctld"
 

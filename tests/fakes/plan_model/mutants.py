@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from seltzer.controllers import slurm_actions
-from seltzer.plan import slurm_state
+from seltzer.plan import recheck, slurm_state
 from seltzer.plan.actions import DeletePods
 from seltzer.plan.nodeset import (
     deletion,
@@ -19,18 +18,21 @@ from seltzer.plan.nodeset import (
     pod_conditions,
     pod_selection,
     removal,
+    support,
     unreachable_pods,
     unregistered_pods,
 )
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.support import SupportNeeds
 
 Mutant = Callable[[], AbstractContextManager[object]]
 
-_decide, _free_names, _is_over, _outdated = (
+_decide, _free_names, _is_over, _needs, _outdated = (
     nodeset_plan.decide,
     nodeset_plan._free_names,
     drain_causes.is_over,
+    support.needs,
     pod_selection.outdated,
 )
 
@@ -76,17 +78,22 @@ def _over_for_its_machine(pod: Any, node: Any, seen: NodeSetObservation) -> bool
     return _is_over(node, seen.machine(pod))
 
 
-def _is_never_timed(seen: NodeSetObservation) -> NodeSetDecision:
-    return replace(_decide(seen), timed=False)
+def _protects_the_busy(*about: Any) -> SupportNeeds | None:
+    needs = _needs(*about)
+    return needs and replace(needs, protects="busy")
+
+
+def _never_wakes(seen: NodeSetObservation) -> NodeSetDecision:
+    return replace(_decide(seen), wakeups=())
 
 
 MUTANTS: dict[str, Mutant] = {
     # People.
     "takes every drain for its own": _instead(slurm_state, drained_by_us=lambda node: node.drained),
     "overwrites what people say": _both(
-        _instead(slurm_state, kept_reason=lambda _, ours: ours), _instead(slurm_actions, is_due=lambda *_: True)
+        _instead(slurm_state, kept_reason=lambda _, ours: ours), _instead(recheck, is_due=lambda *_: True)
     ),
-    "doesn't look again before it writes": _instead(slurm_actions, is_due=lambda *_: True),
+    "doesn't look again before it writes": _instead(recheck, is_due=lambda *_: True),
     "doesn't respect who set a node down": _instead(slurm_state, down_by_others=lambda _: False),
     # Jobs.
     "takes a silent kubelet for a dead machine": _instead(unreachable_pods, is_lost=_silent_machine),
@@ -109,7 +116,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Rest.
     "drains again and again": _instead(removal, is_cause=lambda _: True),
-    "never looks again": _instead(nodeset_plan, decide=_is_never_timed),
+    "never looks again": _instead(nodeset_plan, decide=_never_wakes),
     # Slurm.
     "leaves down what an outage set down": _instead(slurm_state, down_by_outage=lambda _: False),
     "leaves stale addresses": _instead(drain_resume, _is_elsewhere=lambda *_: False),
@@ -119,6 +126,8 @@ MUTANTS: dict[str, Mutant] = {
     "takes one too many away for an update": _instead(
         pod_selection, outdated=lambda pool, template, budget, missing: _outdated(pool, template, budget + 1, missing)
     ),
+    # Evictions.
+    "protects only those that were busy when Slurm was last heard of": _instead(support, needs=_protects_the_busy),
     # What pods tell.
     "tells nothing": _instead(pod_conditions, changes=lambda *_: ()),
     "goes on telling what nobody knows": _instead(pod_conditions, unknown=lambda *_: ()),

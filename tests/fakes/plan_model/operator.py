@@ -1,6 +1,7 @@
-"""The operator in the model world: it sees (perhaps late), decides, and does (perhaps only a part of it, or later).
+"""The operator in the model world: it sees (perhaps late), decides, and acts (perhaps on a part of it, or later).
 
-`do` is to the model what `controllers/act.py` is to the real thing. Whatever it does, `plan_promises` looks on.
+What it thinks is production code: all of `plan`, and the memory of `Ages` and `Machines`. Only the API server and
+slurmctld are replaced here. `Promises` checks whatever it does.
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 from tests.fakes.plan_model import things
 from tests.fakes.plan_model.promises import Promises
 from tests.fakes.plan_model.world import Peace, Wish, World
 
+from seltzer.api.core import Deployment, Lease, LeaseSpec, ObjectMeta, Pod
 from seltzer.api.core import Node as KubeNode
-from seltzer.api.core import Pod
-from seltzer.controllers import slurm_actions
 from seltzer.controllers.ages import Ages
+from seltzer.controllers.machines import Machines
+from seltzer.errors import SeltzerError
 from seltzer.kube.resource import key_of
-from seltzer.plan import slurm_state
+from seltzer.kube.store import Store
+from seltzer.plan import recheck, slurm_presence
 from seltzer.plan.actions import (
     Action,
     CreatePods,
@@ -29,17 +33,18 @@ from seltzer.plan.actions import (
     MarkNodes,
     MirrorPods,
     OnSlurm,
+    PodRef,
     ResumeNodes,
     SetAddress,
     SetFinalizer,
 )
-from seltzer.plan.nodeset import aging, drain_causes, unreachable_pods
+from seltzer.plan.nodeset import aging, next_pass, support, unreachable_pods
 from seltzer.plan.nodeset import nodeset_plan as plan
-from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.recheck import Facts
+from seltzer.plan.slurm_presence import Contact, ControlPlane, SlurmState
 from seltzer.slurm.models import Node
 
 # Every pass of an update replaces at least one pod, in a handful of steps.
@@ -48,34 +53,8 @@ PAUSES = (1.0, 2.0, 20.0, 60.0)
 # Of who is looked at for ever something may still come, but not after so many passes.
 PATIENCE = 4
 CROWDED = Membership(True, False, "TooManyNodes", "too many")
-# How long a machine's changes are remembered.
-MEMORY = 120.0
 # How long Slurm may be silent before what it told counts no more.
 STALE = 60.0
-
-
-class Watcher:
-    """What the operator remembers of machines; nothing, when it has just started."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, KubeNode | None] = {}
-        self._changes: dict[str, list[float]] = {}
-
-    def look(self, world: World) -> None:
-        for name, machine in world.machines.items():
-            node = machine.seen()
-            if name not in self.nodes or drain_causes.words(self.nodes[name], ()) != drain_causes.words(node, ()):
-                self._changes.setdefault(name, []).append(world.now)
-            self.nodes[name] = node
-
-    def machines(self, now: float) -> dict[str, Machine]:
-        found = {}
-        for name, node in self.nodes.items():
-            since = self._changes[name][-1]
-            # That it is seen for the first time is no change.
-            changes = sum(now - time <= MEMORY for time in self._changes[name][1:])
-            found[name] = Machine(node, now - since, changes)
-        return found
 
 
 class Operator:
@@ -93,7 +72,9 @@ class Operator:
         self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
         self._nodes: Mapping[str, Node] | None = None
         self._answered = self.world.now
-        self._watcher = Watcher()
+        self._kube_nodes: Store[KubeNode] = Store()
+        self._machines = Machines(self._kube_nodes, _ignore, self._following, self.world.clock)
+        self._surveyed: float | None = None
         self._ages = Ages()
         self._unread = False
         self._thought: tuple[NodeSetObservation, NodeSetDecision, Wish] | None = None
@@ -106,8 +87,14 @@ class Operator:
         self._pods = tuple(pod.seen() for pod in self.world.pods.values())
 
     def survey(self) -> None:
-        """So is that of machines."""
-        self._watcher.look(self.world)
+        """The store of machines is up to date."""
+        now, version = self.world.now, str(self._kube_nodes.resource_version + 1)
+        nodes = [node for machine in self.world.machines.values() if (node := machine.seen())]
+        self._surveyed = now if self._surveyed is None else self._surveyed
+        self._kube_nodes.replace([_with_version(node, version) for node in nodes], version)
+
+    def _following(self) -> float:
+        return 0.0 if self._surveyed is None else self.world.now - self._surveyed
 
     def poll(self) -> None:
         """Slurm is asked. Without an answer nothing is known."""
@@ -119,17 +106,14 @@ class Operator:
 
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
-        if self._unread or any(drain_causes.ended(pod) for pod in self._pods):
-            # A pass waits until it has read its own writes, and what may have registered since its container ended.
+        nodeset = things.nodeset(
+            wish.replicas, deleted=wish.deleted, finalizer=world.finalizer, drain=wish.drain, update=wish.update
+        )
+        if self._unread or next_pass.needs_fresh_nodes(nodeset, self._pods):
+            # A pass waits until it has read its own writes.
             self.poll()
         seen = NodeSetObservation(
-            nodeset=things.nodeset(
-                wish.replicas,
-                deleted=wish.deleted,
-                finalizer=world.finalizer,
-                drain=wish.drain,
-                update=wish.update,
-            ),
+            nodeset=nodeset,
             verdict=CROWDED if wish.crowded else things.MEMBER,
             pods=self._pods,
             template=None if wish.refused else world.template,
@@ -140,15 +124,21 @@ class Operator:
             named=frozenset(world.named) if world.reachable else None,
             queued=world.queued if world.reachable else None,
             controller_started=world.controller_started,
-            machines=self._watcher.machines(world.now),
+            machines=self._machines.of({pod.spec.node_name for pod in self._pods}),
         )
         seen = replace(seen, ages=self._ages.of(key_of(seen.nodeset), aging.things(seen), world.now))
         return replace(seen, answers=self._ask(unreachable_pods.doubtful(seen)), free_at=self._deadlines())
 
     def _slurm(self) -> SlurmState:
+        """A cluster that is being deleted has been so for a moment only: when a silent one is gone is in a table."""
         world = self.world
-        silent = self._nodes is None and not world.gone and world.now - self._answered > STALE
-        return SlurmState(self._nodes, int(world.now), gone=world.gone, unreachable=silent)
+        plane = ControlPlane(
+            things.cluster(deleted=world.now if world.wish.closing else None),
+            None if world.gone else Deployment(metadata=ObjectMeta(name="demo-slurmctld")),
+            Lease(metadata=ObjectMeta(), spec=LeaseSpec(holder_identity="demo-slurmctld-x")),
+        )
+        contact = Contact(self._nodes, int(world.now), world.now - self._answered, STALE)
+        return slurm_presence.slurm(plane, contact, world.now)
 
     def _ask(self, doubtful: Mapping[str, str]) -> dict[str, bool]:
         """Whether they answer slurmctld's pod; nothing where that can't be asked."""
@@ -177,9 +167,27 @@ class Operator:
         """In this order. After a write to Slurm its nodes are unknown until it is asked again."""
         self._thought = None
         self.promises.begin(seen, decision)
+        self._support(seen, decision)
+        facts = self._read(actions)
         for action in actions:
+            try:
+                due = recheck.still_due(action, facts)
+            except SeltzerError:
+                continue  # Slurm doesn't answer
             if self.world.exists:
-                self._one(action, seen)
+                self._one(due, seen)
+
+    def _read(self, actions: Sequence[Action]) -> Facts:
+        """What the plan wants to know right before it acts."""
+        needs = recheck.needs(actions, self._nodes or {})
+        records = self.world.records if self.world.reachable else None
+        nodes = {name: each.seen() for name, each in records.items()} if records is not None else None
+        return Facts(nodes if needs.nodes else None, self._ask(needs.silent))
+
+    def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> None:
+        needs = support.needs(seen, decision)
+        if needs and not (needs.only_create and self.world.protects):
+            self.world.protects = needs.protects
 
     def think(self) -> None:
         """Decide something that isn't done yet."""
@@ -207,28 +215,27 @@ class Operator:
                 for name in names:
                     world.create(name, world.template)
                 self.watch()  # a pass waits until it has read its own writes
-            case DeletePods(pods, ask):
-                for goner in pods:
-                    self._delete_pod(goner.name, goner.uid, goner.resource_version, ask, seen)
+            case DeletePods(pods):
+                for pod in pods:
+                    self._delete_pod(pod, seen)
             case MirrorPods(patches):
                 for patch in patches:
-                    if pod := world.pods.get(patch.name):
-                        pod.patch(patch)
+                    if patch.name in world.pods:
+                        world.pods[patch.name].patch(patch)
                 self.watch()
             case DrainNodes() | ResumeNodes() | DownNodes() | KillJobs() | MarkNodes() | SetAddress() | DeleteRecords():
-                self.promises.may_write(action, seen)
-                self._unread = True
-                if world.reachable:
+                if action.names:
+                    self.promises.may_write(action, seen)
+                    self._unread = True
+                if action.names and world.reachable:
                     self._on_slurm(action, seen)
             case _:
                 raise AssertionError(f"{action} isn't for a NodeSet")
 
     def _on_slurm(self, action: OnSlurm, seen: NodeSetObservation) -> None:
-        """As `Actor` does: nodes that others have changed since they were looked at are left out."""
-        records, now = self.world.records, self.world.now
-        names = [name for name in action.names if self._is_due(action, name)]
-        if names:
-            self.calls.append(action)
+        """As slurmctld does it."""
+        records, now, names = self.world.records, self.world.now, action.names
+        self.calls.append(action)
         before = {name: self.promises.before(name) for name in names}
         for name in names:
             record = records.get(name)
@@ -258,24 +265,12 @@ class Operator:
         for name in names:
             self.promises.still_held(name, before[name])
 
-    def _is_due(self, action: OnSlurm, name: str) -> bool:
-        record = self.world.records.get(name)
-        if not slurm_actions.needs_view(action):
-            return True
-        return record is not None and slurm_actions.is_due(action, record.seen())
-
-    def _delete_pod(self, name: str, uid: str, version: str, ask: bool, seen: NodeSetObservation) -> None:
+    def _delete_pod(self, ref: PodRef, seen: NodeSetObservation) -> None:
         """As the API server does it: this very pod, and if a version is given only in that."""
-        world = self.world
-        pod = world.pods.get(name)
-        if pod is None or pod.uid != uid or (version and str(pod.version) != version):
-            return
-        if ask:
-            record = world.records.get(name)
-            if not world.reachable or (record and not slurm_state.is_empty(record.seen())):
-                return
-        self.promises.deletes_pod(pod, seen)
-        world.delete(name)
+        pod = self.world.pods.get(ref.name)
+        if pod and pod.uid == ref.uid and ref.resource_version in ("", str(pod.version)):
+            self.promises.deletes_pod(pod, seen)
+            self.world.delete(ref.name)
 
     # --- peace ----------------------------------------------------------------------------------------------------
 
@@ -290,9 +285,9 @@ class Operator:
         actions = (*decision.actions, *decision.told)
         self.do(actions, seen, decision)
         self.promises.admits_ignorance(seen)
-        waits = decision.timed and not self.promises.may_wait_for_ever(seen, decision)
+        waits = bool(decision.wakeups) and not self.promises.may_wait_for_ever(seen, decision)
         self._idle = 0 if actions or waits else self._idle + 1
-        return self._idle <= (PATIENCE if decision.timed else 0)
+        return self._idle <= (PATIENCE if decision.wakeups else 0)
 
     def settle(self, peace: Peace | None = None) -> None:
         """Nothing happens any more but what should: everything comes to rest, as it is wanted, and stays so."""
@@ -315,6 +310,14 @@ class Operator:
             self.world.now += seconds
             if self.world.exists:
                 _, decision = self.decide()
-                if not decision.timed:
+                if not decision.wakeups:
                     assert not decision.actions, f"nobody would look again, but this is to be done: {decision.actions}"
                     assert not decision.told, f"nobody would look again, but this isn't told: {decision.told}"
+
+
+def _with_version(node: KubeNode, version: str) -> KubeNode:
+    return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version=version))
+
+
+def _ignore(_: str) -> None:
+    """The model looks when it likes."""

@@ -209,6 +209,8 @@ class Promises:
         """Whoever told what Slurm knew tells when nobody knows it any more; before the first pod there is nobody."""
         if not seen.slurm.unreachable or not self.world.finalizer:
             return
+        waits = seen.pods and not deleted(seen.nodeset) and not seen.closing
+        assert not waits or self.world.protects == "everyone", "pods may have jobs, and nothing protects them"
         for pod in self.world.pods.values():
             said = {each.status for each in pod.told.values()}
             if pod.alive and pod.shown != "Failed" and said:

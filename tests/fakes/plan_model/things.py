@@ -30,13 +30,14 @@ from seltzer.api.core import Node as KubeNode
 from seltzer.api.labels import FINALIZER, TEMPLATE
 from seltzer.api.nodeset import ClusterRef, Drain, NodeSet, NodeSetSpec, NodeSetStatus, Update
 from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
-from seltzer.plan.actions import Action, PodPatch, SetFinalizer
+from seltzer.plan.actions import Action, PodPatch
 from seltzer.plan.nodeset import aging
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.node_records import mark
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
+from seltzer.plan.stages import stages
 from seltzer.slurm.models import Node, Number
 
 NOW = 1_800_000_000.0
@@ -45,10 +46,10 @@ DRAIN, UPDATE = Drain(), Update()
 
 
 def part_of(actions: Sequence[Action], order: int, count: int) -> list[Action]:
-    """Some of them, in some order; only a finalizer is always removed last."""
+    """Some of them, in some order that their stages allow."""
     turned = [*actions[order % 7 :], *actions[: order % 7]]
     done = (turned[::-1] if order // 7 % 2 else turned)[:count]
-    return sorted(done, key=lambda action: action == SetFinalizer(False))
+    return [action for stage in stages(done) for action in stage]
 
 
 def time_at(seconds: float) -> str:
@@ -92,10 +93,17 @@ def nodeset(
 
 
 def cluster(
-    name: str = "demo", namespace: str = "ns", *, allows: Iterable[str] = (), spec: SlurmClusterSpec | None = None
+    name: str = "demo",
+    namespace: str = "ns",
+    *,
+    allows: Iterable[str] = (),
+    spec: SlurmClusterSpec | None = None,
+    deleted: float | None = None,
 ) -> SlurmCluster:
     wanted = spec or SlurmClusterSpec(node_sets=NodeSetAccess(namespaces=tuple(allows)))
-    return SlurmCluster(metadata=ObjectMeta(name=name, namespace=namespace, generation=3), spec=wanted)
+    until = time_at(deleted) if deleted is not None else None
+    metadata = ObjectMeta(name=name, namespace=namespace, generation=3, deletion_timestamp=until)
+    return SlurmCluster(metadata=metadata, spec=wanted)
 
 
 def pod(

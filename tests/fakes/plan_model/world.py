@@ -69,7 +69,11 @@ class World:
         self.controller_started = things.NOW - 1000
         self.named: set[str] = set()  # nodes that waiting jobs name
         self.queued = 0  # jobs that wait in the NodeSet's partition
+        self.protects = ""  # whom the disruption budget protects; empty: there is none
         self._last = 0
+
+    def clock(self) -> float:
+        return self.now
 
     def _next(self) -> int:
         self._last += 1

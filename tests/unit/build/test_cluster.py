@@ -14,6 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import names
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components import login
 from seltzer.build.config import render
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
@@ -59,7 +60,7 @@ def everything(one: SlurmCluster) -> list[Manifest]:
         *build.applied(one, IMAGES, [nodeset()]),
         *build.created_once(one),
         build.keys(one, b"a", b"b"),
-        build.host_key(one, b"c"),
+        build.secret(one, login.COMPONENT, dict.fromkeys(login.COMPONENT.secret, b"c")),
         build.config_map(one, rendered),
         *build.trial(one, rendered, IMAGES),
         build_nodeset.pod(nodeset(), one, IMAGES, "cpu-0"),
@@ -401,7 +402,9 @@ def test_keys_are_kept_as_they_are() -> None:
         "slurm.key": b"\x00\xff",
         "jwt_hs256.key": b"jwt",
     }
-    assert base64.b64decode(build.host_key(cluster(), b"host")["data"]["ssh_host_ed25519_key"]) == b"host"
+    (name,) = login.COMPONENT.secret
+    host_key = build.secret(cluster(), login.COMPONENT, {name: b"host"})["data"]
+    assert {name: base64.b64decode(value) for name, value in host_key.items()} == {"ssh_host_ed25519_key": b"host"}
 
 
 @pytest.mark.parametrize("component", ["controller", "rest", "login"])

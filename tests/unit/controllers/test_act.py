@@ -26,7 +26,6 @@ from seltzer.plan.actions import (
     DeleteRecords,
     DownNodes,
     DrainNodes,
-    KillJobs,
     PodRef,
     RemoveStuckPod,
     ResumeNodes,
@@ -129,9 +128,6 @@ class Slurm:
     async def delete(self, names: tuple[str, ...]) -> Outcome:
         return self._outcome(names)
 
-    async def kill_jobs(self, names: tuple[str, ...]) -> None:
-        return None
-
     def _outcome(self, names: tuple[str, ...]) -> Outcome:
         done = frozenset(names).difference(self._refuses)
         return Outcome(done, {name: "busy" for name in names if name not in done})
@@ -202,13 +198,6 @@ async def test_a_pod_that_stays_since_a_job_came_is_not_told() -> None:
 async def test_nodes_that_somebody_else_has_changed_are_not_told(action: Action, done: Action) -> None:
     slurm = Slurm(node("cpu-0"), node("cpu-1", "IDLE DRAIN", reason="disk"), DRAINED[2])
     assert (await act(action, slurm=slurm)).done == (done,)
-
-
-async def test_jobs_are_ended_only_where_our_own_drain_took_too_long() -> None:
-    ours = node("cpu-0", "MIXED DRAIN", reason="seltzer: update")
-    theirs = node("cpu-1", "MIXED DRAIN", reason="disk")
-    done = await act(KillJobs(THREE), slurm=Slurm(ours, theirs, DRAINED[2]))
-    assert done.done == (KillJobs(("cpu-0",)),), "a person has decided nothing about the jobs, and cpu-2 has none"
 
 
 async def test_who_answers_by_now_is_not_set_down_and_nor_is_whom_nobody_has_asked_since() -> None:

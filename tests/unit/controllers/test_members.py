@@ -1,4 +1,4 @@
-"""When a Slurm that doesn't answer certainly isn't there: only then may its nodes' pods go without being asked for."""
+"""How long Slurm has been silent, as the caches and the connection show it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
+from tests.fakes.plan_model.things import cluster
 
-from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod
-from seltzer.api.labels import EPOCH
-from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.api.core import Lease, LeaseSpec, ObjectMeta
 from seltzer.build import names
 from seltzer.controllers import members
 from seltzer.controllers.caches import Caches
@@ -19,29 +17,16 @@ from seltzer.controllers.slurm_connection import PACE, SlurmConnection
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 
-KEY = Key("lab", "demo")
-CLUSTER = SlurmCluster(metadata=ObjectMeta(namespace="lab", resource_version="1", name="demo", uid="1"))
+KEY = Key("ns", "demo")
+CLUSTER = cluster()
 
 
-def lease(holder: str = "", **annotations: str) -> Lease:
-    metadata = ObjectMeta(
-        namespace="lab", resource_version="1", name=names.controller(CLUSTER), annotations=annotations
-    )
-    return Lease(metadata=metadata, spec=LeaseSpec(holder_identity=holder))
-
-
-def caches(found: Lease | None, *, controller: bool, lasting: float = 0.0, cluster: SlurmCluster = CLUSTER) -> Caches:
-    stores: dict[str, Any] = {"clusters": Store(), "leases": Store(), "deployments": Store()}
-    stores["pods"] = Store({"cluster": lambda _: (str(KEY),)})
-    stores["clusters"].put(cluster)
-    if found:
-        stores["leases"].put(found)
-    if controller:
-        labels = names.labels(CLUSTER, "slurmctld")
-        stores["pods"].put(
-            Pod(metadata=ObjectMeta(namespace="lab", resource_version="1", name="demo-slurmctld-x", labels=labels))
-        )
-    return cast(Caches, SimpleNamespace(**stores, began=time.monotonic() - lasting))
+def caches(looking_for: float) -> Caches:
+    stores: dict[str, Any] = {"clusters": {KEY: CLUSTER}, "deployments": {}, "leases": {}}
+    metadata = ObjectMeta(namespace="ns", name=names.controller(CLUSTER))
+    stores["leases"][Key("ns", metadata.name)] = Lease(metadata=metadata, spec=LeaseSpec(holder_identity="x"))
+    pods: Store[Any] = Store({"cluster": lambda _: ()})
+    return cast(Caches, SimpleNamespace(**stores, pods=pods, began=time.monotonic() - looking_for))
 
 
 def silent_for(seconds: float) -> SlurmConnection:
@@ -49,54 +34,16 @@ def silent_for(seconds: float) -> SlurmConnection:
 
 
 @pytest.mark.parametrize(
-    ("found", "controller", "gone"),
+    ("why", "connection", "looking_for", "unreachable"),
     [
-        pytest.param(None, False, True, id="nothing has been made yet"),
-        pytest.param(lease(), True, True, id="its first pod hasn't begun"),
-        pytest.param(lease("demo-slurmctld-x"), False, False, id="its pod is away, its jobs may not be"),
-        pytest.param(lease("", **{EPOCH: "3"}), False, False, id="it has run"),
-        pytest.param(None, True, False, id="somebody deleted the Lease beside a controller"),
+        ("a new leader waits for the first answer", None, PACE.stale / 2, False),
+        ("nor does it wait for ever for a connection", None, PACE.stale * 2, True),
+        ("the connection is new, or we have just written", silent_for(PACE.stale / 2), PACE.stale * 2, False),
+        ("it hasn't answered for too long", silent_for(PACE.stale * 2), PACE.stale * 3, True),
     ],
 )
-def test_who_does_not_answer_is_gone_only_when_that_is_certain(
-    found: Lease | None, controller: bool, gone: bool
+def test_slurm_is_unreachable_after_a_minute_of_silence(
+    why: str, connection: SlurmConnection | None, looking_for: float, unreachable: bool
 ) -> None:
-    assert members.slurm(caches(found, controller=controller), KEY, None).gone is gone
-
-
-@pytest.mark.parametrize(
-    ("why", "connection", "lasting", "unreachable"),
-    [
-        ("a new leader waits for the first answer", None, 59.0, False),
-        ("who can't even ask doesn't wait for ever", None, 61.0, True),
-        ("it is asked for the first time, or we have just written", silent_for(59.0), 900.0, False),
-        ("it hasn't answered for too long", silent_for(61.0), 900.0, True),
-    ],
-)
-def test_who_does_not_answer_is_unreachable_after_a_minute(
-    why: str, connection: SlurmConnection | None, lasting: float, unreachable: bool
-) -> None:
-    seen = members.slurm(caches(lease("demo-slurmctld-x"), controller=True, lasting=lasting), KEY, connection)
-    assert (seen.nodes, seen.gone, seen.unreachable) == (None, False, unreachable), why
-
-
-@pytest.mark.parametrize(
-    ("why", "connection", "lasting", "gone"),
-    [
-        ("a new leader has asked nobody yet", None, 299.0, False),
-        ("nobody could be asked for long", None, 301.0, True),
-        ("it answered a while ago", silent_for(299.0), 900.0, False),
-        ("it hasn't answered for long", silent_for(301.0), 900.0, True),
-    ],
-)
-def test_a_deleted_cluster_that_does_not_answer_is_gone_after_we_have_asked_for_long(
-    why: str, connection: SlurmConnection | None, lasting: float, gone: bool
-) -> None:
-    metadata = msgspec.structs.replace(CLUSTER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-    deleted = msgspec.structs.replace(CLUSTER, metadata=metadata)
-    found = caches(lease("demo-slurmctld-x"), controller=True, lasting=lasting, cluster=deleted)
-    assert members.slurm(found, KEY, connection).gone is gone, why
-
-
-def test_who_is_gone_is_not_waited_for() -> None:
-    assert not members.slurm(caches(None, controller=False, lasting=900.0), KEY, None).unreachable
+    found = members.slurm(caches(looking_for), KEY, connection)
+    assert (found.nodes, found.gone, found.unreachable) == (None, False, unreachable), why

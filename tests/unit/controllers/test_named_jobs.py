@@ -14,8 +14,8 @@ from tests.unit.plan.cluster.test_cluster_plan import cluster
 from seltzer.api.core import Lease, ObjectMeta
 from seltzer.api.labels import RECOVERED
 from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
-from seltzer.guard.recovery import record
-from seltzer.guard.recovery.common import Recovered
+from seltzer.guard.recovery import recoveries
+from seltzer.guard.recovery.common import RepairReport
 from seltzer.guard.recovery.verdicts import Outcome
 from seltzer.plan.cluster import controller_events
 from seltzer.plan.cluster.guard_report import GuardReport
@@ -33,13 +33,13 @@ JOBS = range(1_234_000, 1_235_500)
 
 def told(folder: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], int]) -> SlurmClusterStatus:
     """What the operator makes of what the guard tells of 1,500 jobs."""
-    monkeypatch.setattr(record, "now", lambda: NOW.isoformat())
+    monkeypatch.setattr(recoveries, "now", lambda: NOW.isoformat())
     epoch = folder / "epoch-1"
     epoch.mkdir()
-    recovered = Recovered()
+    recovered = RepairReport()
     for job in JOBS:
         outcome, _, why = FATES[fate(job)]
-        recovered.tell(str(job), 1000 + job % 7, outcome, why % (job % 3) if "%" in why else why)
+        recovered.add(str(job), 1000 + job % 7, outcome, why % (job % 3) if "%" in why else why)
     recovered.write(epoch)
     lease = Lease(metadata=ObjectMeta(annotations={RECOVERED: recovered.as_json(epoch)}))
     return SlurmClusterStatus(recovered=GuardReport(lease).recovered)

@@ -59,12 +59,12 @@ def test_lines_are_whole_wherever_the_stream_is_cut(texts: list[bytes], data: st
 
 
 async def test_a_silent_watch_is_given_up() -> None:
-    with pytest.raises(Unavailable, match="silent"):
+    with pytest.raises(Unavailable, match="received nothing"):
         await read(Pieces([b"x\n"], hang=True), silence=0.01)
 
 
 async def test_a_cut_watch_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="cut"):
+    with pytest.raises(Unavailable, match="interrupted"):
         await read(Pieces([b"x\n"], aiohttp.ClientPayloadError("half")))
 
 

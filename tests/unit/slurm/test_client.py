@@ -260,7 +260,7 @@ class TestVersions:
             assert await client.version() == "v0.0.42"
             with pytest.raises(Unsupported, match="can't create nodes"):
                 await client.create(["n1"], CLOUD)
-            with pytest.raises(Unsupported, match="can't tell its configuration"):
+            with pytest.raises(Unsupported, match="can't return its configuration"):
                 await client.config()
 
     async def test_one_that_is_too_old_or_too_new_is_told(self) -> None:

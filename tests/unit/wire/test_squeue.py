@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seltzer.wire import squeue
-from seltzer.wire.squeue import Listed, SqueueError
+from seltzer.wire.squeue import QueueEntry, SqueueError
 
 
 def test_jobs_on_nodes_are_never_asked_for_without_a_node() -> None:
@@ -48,8 +48,8 @@ def test_half_a_snapshot_is_none() -> None:
 
 def test_the_queue_of_a_repair_ignores_malformed_lines() -> None:
     assert squeue.parse_queue("12|N/A|12|RUNNING|1000|5\n20|3|24|PENDING|1001|0\nnonsense\n") == [
-        Listed(12, "", 12, "RUNNING", 1000, held=False),
-        Listed(20, "3", 24, "PENDING", 1001, held=True),
+        QueueEntry(12, "", 12, "RUNNING", 1000, held=False),
+        QueueEntry(20, "3", 24, "PENDING", 1001, held=True),
     ]
 
 

@@ -57,7 +57,7 @@ class Report:
         """Change some of it, for whenever the Lease is renewed the next time."""
         self._put(values)
 
-    def tell(self, reason: str, message: str) -> None:
+    def add_event(self, reason: str, message: str) -> None:
         """Something that was done: the operator makes an Event of it. A few are kept, in case it looks late."""
         told = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
         with self._lock:

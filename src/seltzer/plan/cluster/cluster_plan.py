@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seltzer.api.core import Deployment, Lease, Node, PersistentVolumeClaim, Pod
-from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, TRIAL
+from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import (
@@ -33,10 +33,11 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.cluster import stuck_pods
 from seltzer.plan.cluster.guard_report import GuardReport
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import MARK, OURS
+from seltzer.plan.wakeup import Wakeup
 
-CONTROLLER, REST, LOGIN = "slurmctld", "slurmrestd", "login"
+CONTROLLER = "slurmctld"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class Candidate:
     trial: tuple[Manifest, ...]
     # Keys of slurm.conf that differ from what is rolled out and need a restart of slurmctld.
     restarts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A ConfigMap that a component's pods mount, and the annotation that makes their kubelets read it."""
+
+    component: str
+    annotation: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -84,8 +94,8 @@ class ClusterObservation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
-    # What is in the login pods' ConfigMap, by its digest; None: there is none.
-    login_config: str | None = None
+    # The ConfigMaps that components' pods mount, beside the cluster's configuration.
+    mounted: tuple[Mounted, ...] = ()
     # The Kubernetes nodes on which the controller's pods are, as far as there are such nodes.
     nodes: Mapping[str, Node] = field(default_factory=dict)
     # For how long the Lease hasn't changed, by our own clock.
@@ -211,12 +221,12 @@ def _trials(seen: ClusterObservation, trial: Trial) -> list[Action]:
 
 def _pokes(seen: ClusterObservation) -> list[Action]:
     """A pod's kubelet brings a changed ConfigMap within a minute, or at once if the pod changes too."""
-    mounted = ((CONTROLLER, CONFIG, seen.active), (LOGIN, LOGIN_CONFIG, seen.login_config))
+    config = (Mounted(CONTROLLER, CONFIG, seen.active),) if seen.active else ()
     return [
-        Poke(pod.metadata.namespace, pod.metadata.name, annotation, wanted)
-        for component, annotation, wanted in mounted
-        for pod in seen.pods.get(component, ())
-        if wanted and not pod_state.deleting(pod) and pod.metadata.annotations.get(annotation) != wanted
+        Poke(pod.metadata.namespace, pod.metadata.name, each.annotation, each.digest)
+        for each in (*config, *seen.mounted)
+        for pod in seen.pods.get(each.component, ())
+        if not pod_state.deleting(pod) and pod.metadata.annotations.get(each.annotation) != each.digest
     ]
 
 
@@ -239,9 +249,15 @@ def _stays_on_lost_nodes(cluster: SlurmCluster) -> bool:
     return any(each.get("key") == "node.kubernetes.io/unreachable" for each in tolerations)
 
 
-def awaits_clock(seen: ClusterObservation) -> bool:
-    """Whether something comes to pass that nothing but the clock tells."""
-    return any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ()))
+def wakeups(seen: ClusterObservation) -> tuple[Wakeup, ...]:
+    """Why to look again even if nothing changes."""
+    found = []
+    if any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ())):
+        found.append(Wakeup("a controller's pod is on a Kubernetes node that may be dead", 1.0))
+    if deleted(seen.cluster) and obstacle(seen):
+        # A deleted cluster whose Slurm stays silent is given up after some minutes.
+        found.append(Wakeup("a deleted cluster waits for its nodes", 5.0))
+    return tuple(found)
 
 
 def lingering(seen: ClusterObservation) -> list[str]:

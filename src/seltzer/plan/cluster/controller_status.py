@@ -7,11 +7,12 @@ from msgspec import UNSET, UnsetType
 from seltzer.api.core import Pod
 from seltzer.api.status import ControllerStatus, Crash, Recovered, Standby, VolumeStatus
 from seltzer.plan import pod_state
-from seltzer.plan.cluster import stuck_pods
+from seltzer.plan.cluster import deployment_status, stuck_pods
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.plan.conditions import Finding
 
+READY = "ControllerReady"
 _MOST_STANDBYS = 16
 
 
@@ -79,23 +80,39 @@ def last_news_time(seen: ClusterObservation) -> str | UnsetType:
 # --- conditions ---------------------------------------------------------------------------------------------------
 
 
+def ready(seen: ClusterObservation) -> Finding:
+    """ControllerReady: from the guard's report, or else why there is none."""
+    if told := in_charge(seen):
+        return told
+    found = pod_state.first_trouble(seen.pods.get(CONTROLLER, ()))
+    if found and seen.claim is not None and seen.claim.status.phase == "Pending":
+        asked = seen.cluster.spec.controller.storage.class_name
+        which = f"StorageClass {asked}" if asked else "default StorageClass"
+        words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
+        # The class of a claim can't change, and a cluster that never ran loses nothing when it is made anew.
+        advice = f"if there is no {which}, add it, or delete the cluster and create it with"
+        words = f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className"
+        return _no(READY, "VolumePending", words)
+    return deployment_status.not_ready(seen, CONTROLLER, READY)
+
+
 def in_charge(seen: ClusterObservation) -> Finding | None:
     """ControllerReady, from what the one in charge tells; None where it tells nothing that matters."""
     told, pod, name = GuardReport(seen.lease), active(seen), seen.cluster.metadata.name
     if told.phase == "held":
         words = f"slurmctld is held; 'seltzer debug {name}' opens a shell beside it, with --release it goes on"
-        return _no("ControllerReady", "Held", words)
+        return _no(READY, "Held", words)
     if told.phase in ("crashed", "blocked"):
-        return _no("ControllerReady", told.phase.capitalize(), _trouble(told))
+        return _no(READY, told.phase.capitalize(), _trouble(told))
     if pod is not None and told.phase == "running" and pod_state.ready(pod):
         wanted = seen.cluster.spec.controller.standby
         ready = f"; {len(standbys(seen))} of {wanted} standbys are there" if wanted else ""
-        return Finding("ControllerReady", "True", "Running", f"slurmctld {told.version}".strip() + f" answers{ready}")
+        return Finding(READY, "True", "Running", f"slurmctld {told.version}".strip() + f" answers{ready}")
     if pod is not None and not stuck_pods.is_ready(seen.nodes.get(pod.spec.node_name)):
         words = f"{_where(pod)}, which isn't ready; another pod takes over if it stays so"
         if standing := standbys(seen):
             words = f"{_where(pod)}, which isn't ready; {standing[0].metadata.name} takes over"
-        return _no("ControllerReady", "NodeLost", words)
+        return _no(READY, "NodeLost", words)
     return None
 
 

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from seltzer.api.core import Lease
-from seltzer.api.labels import CRASH, EPOCH, HOLD, MESSAGE, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.labels import (
+    CRASH,
+    EPOCH,
+    HOLD,
+    MESSAGE,
+    NEWS,
+    PHASE,
+    RECOVERED,
+    RESTARTS,
+    SLURM_VERSION,
+    STARTED,
+    VOLUME,
+)
 from seltzer.api.status import Crash, Recovered, RecoveredJobs, Recovery, VolumeStatus
 
 _MOST_GROUPS = 512
@@ -86,6 +99,15 @@ class GuardReport:
         self.restarts = _number(self._said.get(RESTARTS))
         self.failovers = lease.spec.lease_transitions if lease else 0
         self.hold = self._said.get(HOLD) == "true"
+        self.runs = self._said.get(PHASE) == "running"
+
+    @property
+    def running_since(self) -> float | None:
+        """When the slurmctld that runs was started, by the clock of its machine; None if that isn't known."""
+        try:
+            return datetime.fromisoformat(self._said[STARTED]).timestamp() if self.runs else None
+        except (KeyError, ValueError):
+            return None
 
     @property
     def volume(self) -> VolumeStatus | UnsetType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from seltzer.api.common import seconds
@@ -11,6 +12,19 @@ from seltzer.plan.nodeset.observation import NodeSetObservation
 
 def deleted(nodeset: NodeSet) -> bool:
     return nodeset.metadata.deletion_timestamp is not None
+
+
+def partition(nodeset: NodeSet) -> str:
+    """The partition of its own that the NodeSet asks for; empty: none."""
+    asked = nodeset.spec.partition
+    return (asked.name or nodeset.metadata.name) if asked.enabled else ""
+
+
+def ending_partition(nodeset: NodeSet, members: Iterable[NodeSet]) -> str:
+    """The partition that ends with this NodeSet; empty: another member of the cluster keeps it."""
+    name = partition(nodeset)
+    others = (each for each in members if each.metadata.uid != nodeset.metadata.uid and not deleted(each))
+    return "" if any(partition(each) == name for each in others) else name
 
 
 def consent(seen: NodeSetObservation) -> bool:

@@ -10,6 +10,7 @@ from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import Action, DownNodes, DrainNodes, MarkNodes, ResumeNodes, SetAddress
 from seltzer.plan.nodeset import drain_causes, node_records, resume_reason
 from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.wakeup import Wakeup
 from seltzer.slurm.models import Node
 
 
@@ -18,8 +19,8 @@ class DrainResumeSteps:
     """What to tell Slurm, and whether there is more to come."""
 
     actions: tuple[Action, ...]
-    # A drain of ours is undone, or told anew, when its machine has been as it is for a while.
-    waits: bool
+    # Why there is more to come: a drain of ours is undone, or gets another reason, after a while.
+    wakeups: tuple[Wakeup, ...]
 
 
 def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
@@ -28,7 +29,7 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
     resume: dict[str, str] = {}
-    waits = False
+    waits: set[str] = set()
     for pod, node in known:
         over = drain_causes.ended(pod, node)
         cause = drain_causes.of(pod, seen.machine(pod), seen.tolerations, seen.age(drain_causes.unready(pod, node)))
@@ -45,22 +46,22 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
                 if drain_causes.is_over(node, seen.machine(pod)):
                     drain.setdefault(cause, []).append(node.name)
                 else:
-                    waits = True
+                    waits.add("a drain gets another reason when its Kubernetes node is calm")
         elif slurm_state.drained_by_us(node) or slurm_state.down_by_us(node):
             if _is_over(pod, node, seen):
                 resume[node.name] = resume_reason.why(pod, node)
-            else:
-                waits = waits or pod_state.ready(pod)  # that it has become so is no matter of time
+            elif pod_state.ready(pod):  # readiness arrives as an event: no timer needed
+                waits.add("a node is resumed when its Kubernetes node is calm")
         elif pod_state.ready(pod) and _is_back(node, seen):
             resume[node.name] = resume_reason.why(pod, node)
-        waits = waits or (not over and not cause and drain_causes.turns_unready(pod))
+        if not over and not cause and drain_causes.turns_unready(pod):
+            waits.add("a pod may stay unready, and is then drained")
     actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
     actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
     if resume:
         actions.append(ResumeNodes(tuple(sorted(resume)), resume))
-    return DrainResumeSteps(
-        (*actions, *_saved([(pod, node) for pod, node in known if pod_state.ready(pod)], seen)), waits
-    )
+    actions += _saved([(pod, node) for pod, node in known if pod_state.ready(pod)], seen)
+    return DrainResumeSteps(tuple(actions), tuple(map(Wakeup, sorted(waits))))
 
 
 def aging(seen: NodeSetObservation) -> list[Hashable]:

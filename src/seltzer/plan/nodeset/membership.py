@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seltzer.api.nodeset import NodeSet
+from seltzer.api.core import Pod
+from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.kube.resource import Key, key_of
+from seltzer.slurm import conf
 
 MAX_NODES = 10_000
 
@@ -31,21 +34,39 @@ def cluster_key(nodeset: NodeSet) -> Key:
     return Key(ref.namespace or nodeset.metadata.namespace, ref.name)
 
 
-def age(nodeset: NodeSet) -> tuple[str, str, str]:
-    """Sorts NodeSets from the oldest to the youngest, always the same way."""
-    metadata = nodeset.metadata
-    return (metadata.creation_timestamp or "9", metadata.namespace, metadata.name)
+def owns(nodeset: NodeSet, pod: Pod) -> bool:
+    """Whether a pod with the NodeSet's label is its own: not of an earlier NodeSet of this name, nor made by hand.
+
+    A pod without any owner counts: a NodeSet deleted with --cascade=orphan leaves its jobs running.
+    """
+    if not re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name):
+        return False  # a copy under another name
+    owners = pod.metadata.owner_references
+    return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
+
+
+def max_nodes(cluster: SlurmCluster | None) -> int:
+    """MaxNodeCount of the cluster's slurm.conf."""
+    try:
+        setting = conf.parse(cluster.spec.config.get("slurm.conf", "")).get("MaxNodeCount") if cluster else None
+        return int(setting) if setting else MAX_NODES
+    except (conf.ConfError, ValueError):
+        return MAX_NODES  # the cluster's own status says what is wrong with the configuration
 
 
 def verdicts(
-    cluster: SlurmCluster | None, nodesets: Iterable[NodeSet], max_nodes: int = MAX_NODES
+    cluster: SlurmCluster | None, nodesets: Iterable[NodeSet], limit: int | None = None
 ) -> Mapping[Key, Membership]:
-    """A verdict on each of the NodeSets that refer to this cluster. Of two that exclude each other the older stays."""
+    """The membership of each NodeSet that refers to this cluster. Of two that exclude each other the older stays.
+
+    `limit` is how many nodes the cluster takes, where it isn't the one of its slurm.conf.
+    """
     found: dict[Key, Membership] = {}
     taken: dict[str, NodeSet] = {}
-    left = max_nodes
-    for nodeset in sorted(nodesets, key=age):
-        verdict = _verdict(cluster, nodeset, taken, left, max_nodes)
+    limit = max_nodes(cluster) if limit is None else limit
+    left = limit
+    for nodeset in oldest_first(nodesets):
+        verdict = _verdict(cluster, nodeset, taken, left, limit)
         found[key_of(nodeset)] = verdict
         if verdict.member:
             taken[nodeset.metadata.name] = nodeset
@@ -54,7 +75,7 @@ def verdicts(
 
 
 def _verdict(
-    cluster: SlurmCluster | None, nodeset: NodeSet, taken: Mapping[str, NodeSet], left: int, max_nodes: int
+    cluster: SlurmCluster | None, nodeset: NodeSet, taken: Mapping[str, NodeSet], left: int, limit: int
 ) -> Membership:
     where = cluster_key(nodeset)
     name, namespace = nodeset.metadata.name, nodeset.metadata.namespace
@@ -83,7 +104,7 @@ def _verdict(
             True,
             False,
             "TooManyNodes",
-            f"{nodeset.spec.replicas} nodes are more than the {max(0, left)} that are left of MaxNodeCount={max_nodes}:"
+            f"{nodeset.spec.replicas} nodes are more than the {max(0, left)} that are left of MaxNodeCount={limit}:"
             " set fewer replicas, or a higher MaxNodeCount in slurm.conf of spec.config of the cluster",
         )
     return Membership(True, True, "Accepted", f"its nodes belong to SlurmCluster {where}")

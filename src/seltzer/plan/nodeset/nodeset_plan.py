@@ -24,7 +24,7 @@ from functools import partial
 
 from seltzer.api.core import Pod
 from seltzer.api.labels import FINALIZER
-from seltzer.plan import pod_state
+from seltzer.plan import pod_state, wakeup
 from seltzer.plan.actions import Action, CreatePods, DeletePods, MirrorPods, PodRef, SetFinalizer
 from seltzer.plan.nodeset import (
     deletion,
@@ -40,6 +40,7 @@ from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.nodeset.pod_selection import Pool
 from seltzer.plan.nodeset.removal import RemovalSteps
+from seltzer.plan.wakeup import Wakeup
 
 # Why pods go, for a person.
 _DELETED = "the NodeSet is being deleted"
@@ -63,9 +64,9 @@ class NodeSetDecision:
     target: int
     # How many pods there are too few.
     missing: int
-    # Look again after a second even if nothing changes: something depends on the time.
-    timed: bool
-    # What the pods don't tell yet.
+    # Why to look again even if nothing changes.
+    wakeups: tuple[Wakeup, ...] = ()
+    # What the pods don't show yet.
     told: tuple[MirrorPods, ...] = ()
 
 
@@ -103,16 +104,25 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
         actions.append(CreatePods(names))
     if deleted(nodeset) and _all_gone(seen):
         actions.append(SetFinalizer(False))
-    timed = bool(leaving.unknown) or (bool(leaving.busy) and spec.drain.timeout is not None) or _waits_to_end(seen)
-    timed = timed or bool(missing and going) or bool(unregistered_pods.unregistered(pool.pods, seen)) or news.waits
-    timed = (
-        timed or bool(given_up) or bool(doubts) or pod_conditions.lingers(alive, seen.slurm.nodes or {}, seen.slurm.now)
-    )
-    timed = timed or any(pod.spec.node_name and seen.machine(pod) is None for pod in seen.pods)
     arriving = target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in alive)
-    timed = timed or arriving > pod_conditions.CROWD or (bool(alive) and _is_about_to_be_unreachable(seen))
+    wakeups = (
+        *news.wakeups,
+        *_pod_wakeups(seen, alive, arriving),
+        *wakeup.given(
+            (
+                ("Slurm doesn't know yet whether pods that leave have jobs", leaving.unknown),
+                ("the drain timeout runs", leaving.busy and spec.drain.timeout is not None),
+                ("a deleted NodeSet without pods waits for jobs in the queue", deleted(nodeset) and not seen.pods),
+                ("pods that are missing wait for names of pods that go", missing and going),
+                ("a ready pod hasn't registered", unregistered_pods.unregistered(pool.pods, seen)),
+                ("a pod is lost", given_up),
+                ("a slurmd may be unreachable", doubts),
+                ("a Kubernetes node isn't known yet", any(_is_on_unknown_machine(pod, seen) for pod in seen.pods)),
+            )
+        ),
+    )
     told = _told(seen, alive, actions, arriving)
-    return NodeSetDecision(tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, timed, told)
+    return NodeSetDecision(tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, wakeups, told)
 
 
 def _idle(seen: NodeSetObservation, actions: tuple[Action, ...]) -> NodeSetDecision:
@@ -121,9 +131,24 @@ def _idle(seen: NodeSetObservation, actions: tuple[Action, ...]) -> NodeSetDecis
     target = seen.nodeset.spec.replicas
     own = _own(pods, seen)
     told = _told(seen, own, actions, 0)
-    timed = pod_conditions.lingers(own, seen.slurm.nodes or {}, seen.slurm.now)
-    timed = timed or (bool(own) and _is_about_to_be_unreachable(seen))
-    return NodeSetDecision(actions, pods, (), RemovalSteps(), target, max(0, target - len(pods)), timed, told)
+    wakeups = _pod_wakeups(seen, own, 0)
+    return NodeSetDecision(actions, pods, (), RemovalSteps(), target, max(0, target - len(pods)), wakeups, told)
+
+
+def _pod_wakeups(seen: NodeSetObservation, pods: Sequence[Pod], arriving: int) -> tuple[Wakeup, ...]:
+    """Why the conditions of these pods have to change although nothing else does."""
+    lingers = pod_conditions.lingers(pods, seen.slurm.nodes or {}, seen.slurm.now)
+    return wakeup.given(
+        (
+            ("a pod counts as busy for a while after its last job", lingers),
+            ("many nodes register, and show afterwards that they are idle", arriving > pod_conditions.CROWD),
+            ("Slurm hasn't answered yet, and may be unreachable", pods and _is_about_to_be_unreachable(seen)),
+        )
+    )
+
+
+def _is_on_unknown_machine(pod: Pod, seen: NodeSetObservation) -> bool:
+    return bool(pod.spec.node_name) and seen.machine(pod) is None
 
 
 def _own(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Pod]:
@@ -217,11 +242,6 @@ def _told(
 def _is_about_to_be_unreachable(seen: NodeSetObservation) -> bool:
     """Nothing but the clock tells that the first answer to a new leader doesn't come."""
     return seen.slurm.nodes is None and not seen.slurm.gone and not seen.slurm.unreachable
-
-
-def _waits_to_end(seen: NodeSetObservation) -> bool:
-    """Jobs that wait come and go without a change in any node, and a time that was allowed is over without any."""
-    return deleted(seen.nodeset) and not seen.pods
 
 
 def _all_gone(seen: NodeSetObservation) -> bool:

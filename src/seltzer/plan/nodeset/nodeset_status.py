@@ -22,7 +22,7 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.conditions import Finding
 from seltzer.plan.nodeset import node_records, pod_selection
-from seltzer.plan.nodeset.deletion import deleted
+from seltzer.plan.nodeset.deletion import deleted, partition
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.nodeset.pod_selection import Pool
@@ -86,12 +86,6 @@ def _going(seen: NodeSetObservation) -> str:
     if seen.pods:
         return f"{_fold([pod.metadata.name for pod in seen.pods])} is going"
     return "its pods are gone"
-
-
-def partition(nodeset: NodeSet) -> str:
-    """The partition of its own that the NodeSet asks for, if any."""
-    asked = nodeset.spec.partition
-    return (asked.name or nodeset.metadata.name) if asked.enabled else ""
 
 
 def outside_partition(seen: NodeSetObservation) -> frozenset[str]:

@@ -10,7 +10,7 @@ from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
 
 
 @dataclass(frozen=True)

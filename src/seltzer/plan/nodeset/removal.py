@@ -15,6 +15,7 @@ from seltzer.api.nodeset import Drain
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, KillJobs, PodRef
 from seltzer.plan.nodeset.drain_causes import is_cause
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node
 
@@ -22,21 +23,6 @@ from seltzer.slurm.models import Node
 UNREGISTERED_SECONDS = 15.0
 # Kubernetes takes up to 50 s to see that a kubelet isn't there any more. What it told long before that is true.
 UNTOLD_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class SlurmState:
-    """What is known of a cluster's Slurm."""
-
-    # None: unknown.
-    nodes: Mapping[str, Node] | None
-    # slurmctld's clock.
-    now: int | None = None
-    # There is no slurmctld and none will come, so there is no job to lose. Never assumed because it doesn't answer.
-    gone: bool = False
-    # Nobody has answered for so long that what was told before counts no more. Right after a write of ours, and before
-    # the first answer to a new leader, the nodes are unknown too, but only for a moment.
-    unreachable: bool = False
 
 
 @dataclass(frozen=True)

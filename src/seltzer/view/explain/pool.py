@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.plan import pod_state, slurm_state
-from seltzer.plan.nodeset.nodeset_status import partition as own_partition
+from seltzer.plan.nodeset.deletion import partition as own_partition
 from seltzer.slurm import hostlist
 from seltzer.slurm.snapshot import Job, Partition
 from seltzer.view import facts, nodes, times

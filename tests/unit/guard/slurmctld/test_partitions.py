@@ -12,7 +12,7 @@ from tests.fakes.guard.rig import until
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.guard.slurmctld import partitions
-from seltzer.guard.slurmctld.partitions import Teller
+from seltzer.guard.slurmctld.partitions import PartitionUpdater
 
 CONF = b"""# PartitionName=not State=DOWN
 ClusterName=demo
@@ -54,7 +54,7 @@ def test_what_was_written_is_read_and_nonsense_is_nothing(tmp_path: Path) -> Non
     partitions.write(tmp_path / "gone", {"a": "UP"})  # fenced: nothing is written, and nothing is raised
 
 
-Tell = Callable[[bytes], Teller]
+Tell = Callable[[bytes], PartitionUpdater]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def tell(tmp_path: Path) -> Tell:
     def hear(reason: str, message: str) -> None:
         (tmp_path / "heard").write_text(f"{reason}: {message}")
 
-    return lambda conf: Teller(tmp_path, conf, settings, Processes(), hear)
+    return lambda conf: PartitionUpdater(tmp_path, conf, settings, Processes(), hear)
 
 
 def said(folder: Path) -> list[str]:

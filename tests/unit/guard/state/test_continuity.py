@@ -11,7 +11,7 @@ import pytest
 
 from seltzer.guard.state import continuity, epoch
 from seltzer.guard.state.continuity import Written
-from seltzer.guard.state.epoch import Blocked, Overtaken
+from seltzer.guard.state.epoch import Blocked, LostRace
 from seltzer.wire.annotations import EPOCH, SAVED
 
 NOBODY = 65534
@@ -175,7 +175,7 @@ def test_a_state_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_who_sleeps_in_the_check_finds_the_name_gone(tmp_path: Path) -> None:
     made(tmp_path / "epoch-3", 100)
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, yes, check=lambda found: epoch.begin(tmp_path, yes))
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-4"]
 
@@ -187,7 +187,7 @@ def test_what_is_wrong_with_a_state_that_is_another_ones_by_now_is_nobody_s_conc
         epoch.begin(tmp_path, yes)
         continuity.check(found, Written(3, 9 * 10**9), "", LEASE)
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, yes, check=late)
 
 

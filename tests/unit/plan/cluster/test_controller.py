@@ -28,7 +28,7 @@ from seltzer.api.core import (
 from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
 from seltzer.plan.actions import Hold, PlannedEvent, RemoveStuckPod
-from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation, awaits_clock, decide
+from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation, decide, wakeups
 from seltzer.plan.cluster.cluster_status import announcements, happenings
 from seltzer.plan.cluster.guard_report import GuardReport
 
@@ -459,7 +459,7 @@ def test_a_pod_that_should_go_is_removed_only_if(
     observation = on_a_node_that_is(node, holder, silence, NOW + left)
     (found,) = removed(observation) or (None,)
     assert found == (RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected, ANY) if expected else None), why
-    assert awaits_clock(observation) == (node != "True"), "else nobody would look again"
+    assert bool(wakeups(observation)) == (node != "True"), "else nobody would look again"
     if found:
         proof = None if left < 0 or holder == "c-b" else observation.lease
         assert found.silent == proof, "a silence is proven by the Lease"
@@ -484,7 +484,7 @@ def test_a_pod_that_nobody_deletes_is_removed_only_if(
     observation = on_a_node_that_is(node, holder, silence)
     wanted = [RemoveStuckPod("ns", OLD, f"uid-{OLD}", OLD_NODE, expected, observation.lease)] if expected else []
     assert removed(observation) == wanted, why
-    assert awaits_clock(observation) == looks_again
+    assert bool(wakeups(observation)) == looks_again
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from seltzer.plan.nodeset import unregistered_pods as oblivion
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision, decide
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.removal import SlurmState
 from seltzer.plan.nodeset.unreachable_pods import doubtful
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node, Number
 
 OURS = "seltzer: Kubernetes node worker"
@@ -119,7 +119,7 @@ def test_a_cordon_that_is_over_is_undone_unless_it_comes_and_goes(
 ) -> None:
     found = plan(node(state="IDLE DRAIN", reason=f"{OURS} is cordoned"), item)
     assert found.actions == ((ResumeNodes(("cpu-0",)),) if resumes else ())
-    assert found.timed == timed
+    assert bool(found.wakeups) == timed
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_cause_that_has_become_another_is_told_once_its_machine_is_calm(
     """The first cause once stayed for ever: people looked for what was over, and a resume didn't wait for what came."""
     found = plan(node(state="MIXED DRAIN", reason=f"{OURS} {reason}"), item)
     assert found.actions == ((DrainNodes(("cpu-0",), f"{OURS} {words}"),) if words else ())
-    assert found.timed == (not words)
+    assert bool(found.wakeups) == (not words)
 
 
 def test_a_cause_of_the_pod_and_one_of_its_machine_take_turns_too() -> None:
@@ -159,7 +159,7 @@ def test_a_cause_of_the_pod_and_one_of_its_machine_take_turns_too() -> None:
     assert actions(cordoned, WELL, pod(state="unready")) == (drain,)
     found = plan(cordoned, None, pod(state="unready"))
     assert found.actions == (), "nothing is known of its machine"
-    assert found.timed
+    assert found.wakeups
 
 
 def test_one_that_leaves_is_drained_for_that_and_if_it_stays_after_all_for_its_machine_again() -> None:
@@ -189,14 +189,14 @@ def test_a_pod_that_fails_its_check_takes_no_jobs_until_it_passes_again() -> Non
     assert actions(node(state="IDLE DRAIN", reason=reason), WELL, pod(since=NOW)) == (ResumeNodes(("cpu-0",)),)
     soon = plan(node(), WELL, unready, age=4.9)
     assert soon.actions == ()
-    assert soon.timed, "it will be time"
+    assert soon.wakeups, "it will be time"
 
 
 @pytest.mark.parametrize("reason", ["seltzer: its pod is not ready", f"{OURS} is cordoned", "seltzer: scale-in"])
 def test_who_has_just_begun_to_look_at_an_unready_pod_resumes_nothing(reason: str) -> None:
     found = plan(node(state="IDLE DRAIN", reason=reason), WELL, pod(state="unready"), age=0.0)
     assert found.actions == ()
-    assert found.timed
+    assert found.wakeups
 
 
 def test_what_is_told_of_it_is_no_news_of_its_check() -> None:
@@ -242,7 +242,7 @@ def test_a_node_that_we_set_down_comes_back_with_its_pod() -> None:
     for item in (machine(calm=4.0), None):
         found = plan(unheard, item, pod())
         assert found.actions == ()
-        assert found.timed
+        assert found.wakeups
 
 
 def test_a_pod_that_somebody_deletes_takes_no_new_jobs() -> None:
@@ -275,7 +275,7 @@ def test_a_lost_pod_is_set_down_drained_and_deleted_and_another_one_comes_at_onc
         (node(state="DOWN DRAIN", reason="disk"), DeletePods((GONER,), ask=True)),
     ):
         assert actions(known, SILENT, **LOST) == (expected, create)
-        assert plan(known, SILENT, **LOST).timed
+        assert plan(known, SILENT, **LOST).wakeups
 
 
 @pytest.mark.parametrize("gone", [SILENT, Machine(None), machine("")])
@@ -303,7 +303,7 @@ def test_a_pod_isnt_lost_if(why: str, item: Machine | None, answers: dict[str, b
 def test_a_pod_whose_machine_isnt_known_yet_is_left_alone_and_looked_at_again(known: Node | None, state: str) -> None:
     found = plan(known, None, pod(state=state))
     assert found.actions == ()
-    assert found.timed
+    assert found.wakeups
 
 
 def test_nothing_is_done_about_a_lost_pod_while_slurm_is_unknown() -> None:
@@ -390,7 +390,7 @@ def test_a_node_that_slurmctld_gave_up_in_an_outage_comes_back_when_its_slurmd_a
     for answers in (AWAY, {}):
         found = plan(known, answers=answers)
         assert found.actions == ()
-        assert found.timed
+        assert found.wakeups
     unready = pod(state="unready", address="10.0.0.1")
     assert actions(known, WELL, unready, answers=THERE, age=0.0) == ()
 
@@ -416,7 +416,7 @@ def test_a_pod_whose_record_somebody_deleted_is_made_anew(age: float, goes: bool
     was for whoever wrote that doesn't matter."""
     found = plan(None, WELL, forgotten(NOW + skew), controller_started=NOW - 1000 + skew, age=age)
     assert found.actions == ((DeletePods((GONER,), ask=True),) if goes else ())
-    assert found.timed
+    assert found.wakeups
     assert plan(None, WELL, forgotten(), controller_started=None).actions == (), "slurmctld may just have begun"
 
 
@@ -452,5 +452,5 @@ def test_what_slurm_knows_is_told_and_pods_that_go_tell_nothing_more() -> None:
 def test_it_is_looked_at_again_until_a_node_counts_as_idle() -> None:
     busy = node(state="MIXED")
     item = patched(pod(), plan(busy, WELL, pod()).told[0].patches[0])
-    assert plan(node(busy_until=Number(set=True, number=int(NOW) - 1)), WELL, item).timed
-    assert not plan(node(busy_until=Number(set=True, number=int(NOW) - 60)), WELL, item).timed
+    assert plan(node(busy_until=Number(set=True, number=int(NOW) - 1)), WELL, item).wakeups
+    assert not plan(node(busy_until=Number(set=True, number=int(NOW) - 60)), WELL, item).wakeups

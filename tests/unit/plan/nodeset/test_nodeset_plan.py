@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fakes.plan_model.things import GONE, MEMBER, NOW, UNKNOWN, aged, node, nodeset, pod, seen, slurm
+from tests.fakes.plan_model.things import GONE, MEMBER, NOW, UNKNOWN, aged, machine, node, nodeset, pod, seen, slurm
 
 from seltzer.api.labels import BUSY
 from seltzer.api.nodeset import Drain, Update
@@ -26,13 +26,14 @@ from seltzer.plan.nodeset import node_records
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.nodeset_plan import decide
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.removal import SlurmState
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node
 
 CROWDED = Membership(True, False, "TooManyNodes", "too many")
 STRANGER = Membership(False, False, "NotAllowed", "not allowed")
 ROBBED = Membership(False, False, "NameTaken", "taken")
 KILL = Drain(timeout="1m", on_timeout="kill")
+KNOWN = {"worker": machine()}
 
 
 def actions(observation: NodeSetObservation) -> tuple[Action, ...]:
@@ -253,16 +254,42 @@ def test_that_time_doesnt_excuse_a_record_that_can_be_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "observation"),
+    ("reason", "observation"),
     [
-        ("a slurmd may register", seen(nodeset(0), pod(since=NOW), slurm=slurm())),
-        ("jobs may take too long", seen(nodeset(0, drain=KILL), pod(), slurm=slurm(node(state="MIXED DRAIN")))),
-        ("waiting jobs end", seen(nodeset(deleted=NOW), slurm=slurm(), queued=1)),
-        ("the user's patience ends", seen(nodeset(deleted=NOW, drain=KILL), slurm=UNKNOWN)),
+        (
+            "Slurm doesn't know yet whether pods that leave have jobs",
+            seen(nodeset(0), pod(since=NOW), slurm=slurm(), machines=KNOWN),
+        ),
+        (
+            "the drain timeout runs",
+            seen(nodeset(0, drain=KILL), pod(), slurm=slurm(node(state="MIXED DRAIN")), machines=KNOWN),
+        ),
+        (
+            "a deleted NodeSet without pods waits for jobs in the queue",
+            seen(nodeset(deleted=NOW), slurm=slurm(), queued=1),
+        ),
+        (
+            "a deleted NodeSet without pods waits for jobs in the queue",
+            seen(nodeset(deleted=NOW, drain=KILL), slurm=UNKNOWN),
+        ),
+        ("a ready pod hasn't registered", seen(nodeset(1), pod(), slurm=slurm(), machines=KNOWN)),
+        ("a Kubernetes node isn't known yet", seen(nodeset(1), pod(), slurm=slurm(node()))),
+        (
+            "pods that are missing wait for names of pods that go",
+            seen(nodeset(1), pod(deleting=True), slurm=slurm(), machines=KNOWN),
+        ),
+        (
+            "Slurm hasn't answered yet, and may be unreachable",
+            seen(nodeset(1), pod(), slurm=UNKNOWN, machines=KNOWN),
+        ),
     ],
 )
-def test_it_is_looked_at_again_since(why: str, observation: NodeSetObservation) -> None:
-    assert decide(observation).timed, why
+def test_it_is_looked_at_again_since(reason: str, observation: NodeSetObservation) -> None:
+    assert [each.reason for each in decide(observation).wakeups] == [reason]
+
+
+def test_nothing_depends_on_the_time_when_all_is_well() -> None:
+    assert not decide(seen(nodeset(1), pod(), slurm=slurm(node()), machines=KNOWN)).wakeups
 
 
 # --- what slurmctld forgot, and what never ends ----------------------------------------------------------------------
@@ -278,7 +305,7 @@ def test_a_pod_that_a_killed_slurmctld_forgot_is_made_anew() -> None:
     assert actions(started(lost, 5)) == (), "it may be about to register"
     assert actions(started(lost, 200)) == (), "it didn't register for another reason: another pod would do no better"
     assert actions(lost) == (), "when slurmctld started isn't known"
-    assert decide(lost).timed
+    assert decide(lost).wakeups
 
 
 def test_not_even_if_the_clock_of_slurmctlds_machine_is_ahead_is_a_pod_made_again_and_again() -> None:

@@ -10,7 +10,8 @@ from seltzer.api.nodeset import Drain
 from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, KillJobs, PodRef
 from seltzer.plan.nodeset import pod_selection
 from seltzer.plan.nodeset.pod_selection import Pool
-from seltzer.plan.nodeset.removal import RemovalSteps, SlurmState, steps
+from seltzer.plan.nodeset.removal import RemovalSteps, steps
+from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node
 
 OVERDUE = int(NOW) - 60

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import seltzer_sandbox
 from seltzer.errors import SeltzerError
 from seltzer_sandbox import shell
-from seltzer_sandbox.build import base, images, machine
+from seltzer_sandbox.build import base, images, package_sources
 from seltzer_sandbox.build.images import Image, Recipe
-from seltzer_sandbox.build.machine import Source
+from seltzer_sandbox.build.package_sources import Source
+from seltzer_sandbox.build.parallel import ParallelJobs
 from seltzer_sandbox.build.pool import Entry, Pool
-from seltzer_sandbox.build.together import Together
 
 DEB822 = """\
 # The main archive
@@ -53,11 +53,11 @@ def test_sources_in_the_new_format() -> None:
     both = ("main", "contrib")
     mirror = "http://mirror.example/debian"
     expected = [Source(mirror, "bookworm", both), Source(mirror, "bookworm-updates", both)]
-    assert machine.parse_deb822(DEB822) == expected
+    assert package_sources.parse_deb822(DEB822) == expected
 
 
 def test_sources_in_the_old_format() -> None:
-    assert machine.parse_one_line(ONE_LINE) == [
+    assert package_sources.parse_one_line(ONE_LINE) == [
         Source("http://mirror.example/debian", "bookworm", ("main", "contrib")),
         Source("http://security.example/debian-security", "bookworm-security", ("main",)),
     ]
@@ -73,13 +73,13 @@ def test_both_formats_say_the_same(entries: list[tuple[str, str, list[str]]]) ->
         f"Types: deb\nURIs: http://{host}/\nSuites: {suite}\nComponents: {' '.join(parts)}\n"
         for host, suite, parts in entries
     )
-    assert machine.parse_one_line(old) == machine.parse_deb822(new)
+    assert package_sources.parse_one_line(old) == package_sources.parse_deb822(new)
 
 
 @given(st.text())
 def test_no_text_upsets_the_parsers(text: str) -> None:
-    machine.parse_one_line(text)
-    machine.parse_deb822(text)
+    package_sources.parse_one_line(text)
+    package_sources.parse_deb822(text)
 
 
 @pytest.fixture
@@ -97,37 +97,37 @@ def test_the_mirror_is_the_one_that_the_release_itself_comes_from(etc: Path) -> 
     )
     (etc / "apt/sources.list.d/debian.sources").write_text(DEB822)
     (etc / "apt/sources.list.d/old.list.disabled").write_text("deb http://disabled.example/debian bookworm main\n")
-    assert machine.debian_mirror(etc) == "http://mirror.example/debian"
+    assert package_sources.debian_mirror(etc) == "http://mirror.example/debian"
 
 
 def test_another_distribution_has_no_mirror_of_debian(etc: Path) -> None:
     (etc / "os-release").write_text("ID=ubuntu\nVERSION_CODENAME=bookworm\n")
     (etc / "apt/sources.list").write_text(ONE_LINE)
-    assert machine.debian_mirror(etc) is None
+    assert package_sources.debian_mirror(etc) is None
 
 
 def test_a_machine_without_apt_has_no_mirror(tmp_path: Path) -> None:
-    assert machine.debian_mirror(tmp_path) is None
+    assert package_sources.debian_mirror(tmp_path) is None
 
 
 def test_apt_settings_that_a_build_needs_go_along_and_paths_of_this_machine_do_not() -> None:
     kept = ['Acquire::http::Proxy "http://proxy.example:3128/";', 'Acquire::Check-Valid-Until "false";']
     dropped = ['Acquire::https::CaInfo "/etc/ca";', 'Acquire::http::Proxy::host "";', 'Dir::Cache "var/cache/apt";']
-    assert machine.keep_apt_settings([*kept, *dropped]) == "".join(f"{line}\n" for line in kept)
+    assert package_sources.keep_apt_settings([*kept, *dropped]) == "".join(f"{line}\n" for line in kept)
 
 
 def test_pip_settings_come_from_files_and_the_environment_wins(tmp_path: Path) -> None:
     file = tmp_path / "pip.conf"
     file.write_text("[global]\nindex-url = http://file.example/simple\ntimeout = 5\nfind-links = /opt/somewhere\n")
     env = {"PIP_INDEX_URL": "http://env.example/simple", "PIP_CERT": "/etc/ca", "UV_DEFAULT_INDEX": "http://uv.example"}
-    found = machine.pip_settings(env, [tmp_path / "none.conf", file])
+    found = package_sources.pip_settings(env, [tmp_path / "none.conf", file])
     assert found == {"index-url": "http://env.example/simple", "timeout": "5"}
 
 
 def test_a_broken_pip_file_is_left_to_pip(tmp_path: Path) -> None:
     file = tmp_path / "pip.conf"
     file.write_text("index-url = http://no-section.example\n")
-    assert machine.pip_settings({}, [file]) == {}
+    assert package_sources.pip_settings({}, [file]) == {}
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_a_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
         raise SeltzerError("no more")
 
     script = f"touch {started}; exec sleep 1000"
-    with pytest.raises(SeltzerError, match="no more"), Together(2) as jobs:
+    with pytest.raises(SeltzerError, match="no more"), ParallelJobs(2) as jobs:
         sleeping = jobs.start(shell.run, ["sh", "-c", script], doing="sleeping", log=tmp_path / "log", deadline=1000)
         jobs.start(fail)
     assert "failed with exit code -9" in str(sleeping.exception())

@@ -39,18 +39,18 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 
 def test_it_is_started_again_a_few_times(rig: Rig) -> None:
-    answers = [rig.sandbox._started_again("n2/kubelet") for _ in range(7)]
+    answers = [rig.sandbox._restart_kubelet("n2/kubelet") for _ in range(7)]
     assert answers == [True] * 5 + [False] * 2
     assert rig.started == ["n2/kubelet"] * 5
 
 
 def test_it_is_started_once_by_whoever_sees_it_first(rig: Rig) -> None:
     rig.running["n2/kubelet"] = SimpleNamespace(pid=2)
-    assert rig.sandbox._started_again("n2/kubelet")
+    assert rig.sandbox._restart_kubelet("n2/kubelet")
     assert rig.started == []
 
 
 @pytest.mark.parametrize("name", ["n2/containerd", "kube-apiserver", "n3/kubelet"])
 def test_others_are_not(rig: Rig, name: str) -> None:
-    assert not rig.sandbox._started_again(name)
+    assert not rig.sandbox._restart_kubelet(name)
     assert rig.started == []

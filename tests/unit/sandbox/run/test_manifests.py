@@ -9,7 +9,7 @@ import pytest
 
 from seltzer_sandbox.run import apiserver, manifests, network
 
-ALL = manifests.all_of_them()
+ALL = manifests.all_manifests()
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 

@@ -1,21 +1,21 @@
-"""The first ID that slurmctld may give to a new job, so that jobs that are to be put back find theirs free."""
+"""The first ID that slurmctld may give to a new job, so that the IDs of jobs to be put back stay free."""
 
 from __future__ import annotations
 
 import re
 
-# Slurm's own, unless slurm.conf says otherwise.
+# Slurm's defaults, unless slurm.conf sets them.
 _MAX_JOB_COUNT = 10_000
 _MAX_JOB_ID = 0x03FF0000
 _VALUE = rb"^[ \t]*%s[ \t]*=[ \t]*([^\s#]*)"
 
 
 def line(wanted: int, conf: bytes) -> str:
-    """FirstJobId, for the end of a slurm.conf; empty if there is none that is safe.
+    """FirstJobId, for the end of a slurm.conf; empty if no value is safe.
 
-    Slurm lowers MaxJobCount to what fits between FirstJobId and MaxJobId, and then drops all saved jobs beyond that
-    number; with a FirstJobId above MaxJobId it doesn't start. Rather than that an ID may be given out again: whose it
-    was is kept and named then.
+    Slurm lowers MaxJobCount to what fits between FirstJobId and MaxJobId, and drops all saved jobs beyond that number.
+    With a FirstJobId above MaxJobId it doesn't start. An ID that may be given out again is less harmful than either:
+    the job that had it is then kept and reported.
     """
     try:
         count = _value(conf, b"MaxJobCount", _MAX_JOB_COUNT)
@@ -26,6 +26,6 @@ def line(wanted: int, conf: bytes) -> str:
 
 
 def _value(conf: bytes, key: bytes, default: int) -> int:
-    """The last one counts. Raises ValueError for what isn't a number of Slurm's."""
+    """The last value counts. Raises ValueError if it isn't a number in Slurm's syntax."""
     found = re.findall(_VALUE % key, conf, re.IGNORECASE | re.MULTILINE)
     return int(found[-1][:20].strip(b'"'), 0) if found else default

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seltzer.guard.kube.report import JSON_LIMIT
-from seltzer.guard.recovery import record
-from seltzer.guard.recovery.common import Recovered
-from seltzer.guard.recovery.record import LIMIT, Recovery
+from seltzer.guard.recovery import recoveries
+from seltzer.guard.recovery.common import RepairReport
+from seltzer.guard.recovery.recoveries import LIMIT, Recovery
 from seltzer.wire import job_ids
 
 
@@ -21,11 +21,11 @@ def epoch(tmp_path: Path) -> Path:
     return folder
 
 
-def told(epoch: Path, *jobs: tuple[object, str, str], user: object = 1000) -> Recovered:
+def told(epoch: Path, *jobs: tuple[object, str, str], user: object = 1000) -> RepairReport:
     """Of jobs by their IDs, with what became of them and why."""
-    recovered = Recovered()
+    recovered = RepairReport()
     for job, outcome, why in jobs:
-        recovered.tell(str(job), user, outcome, why)  # type: ignore[arg-type]
+        recovered.add(str(job), user, outcome, why)  # type: ignore[arg-type]
     recovered.write(epoch)
     return recovered
 
@@ -57,8 +57,8 @@ def test_what_nobody_has_read_yet_is_told_together_with_what_came_after(epoch: P
     text = told(epoch, (9, "held", "a")).as_json(epoch)
     assert [named(each) for each in (*json.loads(text)["earlier"], json.loads(text))] == [["7"], ["8"], ["9"]]
     assert json.loads(text)["earlier"][0]["time"] == first["time"]
-    assert Recovered().as_json(epoch) == text, "a repair that finds nothing takes nothing away"
-    assert Recovered().as_json(epoch.parent) == ""
+    assert RepairReport().as_json(epoch) == text, "a repair that finds nothing takes nothing away"
+    assert RepairReport().as_json(epoch.parent) == ""
 
 
 @pytest.mark.parametrize("why", ["it had started on n%s", "its dependency afterok:%s was refused: no", "%s"])
@@ -76,8 +76,8 @@ def test_the_lease_has_room_for_it_and_says_how_many_are_left_out(epoch: Path, w
     if why != "%s":
         assert said["more"] == 0, "the details are left out before any job is"
     assert before.written
-    assert record.read(epoch)[0] == before.written, "on the volume nothing is left out"
-    assert sum(group.count for each in record.read(epoch) for group in each.groups) == 3000
+    assert recoveries.read(epoch)[0] == before.written, "on the volume nothing is left out"
+    assert sum(group.count for each in recoveries.read(epoch) for group in each.groups) == 3000
 
 
 def test_details_are_left_out_and_the_sense_stays() -> None:
@@ -88,32 +88,34 @@ def test_details_are_left_out_and_the_sense_stays() -> None:
         "it had started and was requeued": "it had started and was requeued",
         "its dependency afterok:7 was refused: no": "its dependency was refused: no",
     }
-    found = Recovery("t", 1, tuple(record.Group("held", why, str(job), 1) for job, why in enumerate(whys)))
-    assert [group.why for group in record._brief(found).groups] == list(whys.values())
+    found = Recovery("t", 1, tuple(recoveries.Group("held", why, str(job), 1) for job, why in enumerate(whys)))
+    assert [group.why for group in recoveries._brief(found).groups] == list(whys.values())
 
 
 def test_the_file_stays_small(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for job in range(record.KEPT + 5):
+    for job in range(recoveries.KEPT + 5):
         told(epoch, (job, "ran", "so"))
-    assert [each.groups[0].jobs for each in record.read(epoch)] == [str(job) for job in range(5, record.KEPT + 5)]
-    monkeypatch.setattr(record, "_MOST", 10)
+    assert [each.groups[0].jobs for each in recoveries.read(epoch)] == [
+        str(job) for job in range(5, recoveries.KEPT + 5)
+    ]
+    monkeypatch.setattr(recoveries, "_MOST", 10)
     told(epoch, (99, "ran", "so"))
-    assert [each.groups[0].jobs for each in record.read(epoch)] == ["99"]
-    assert sorted(file.name for file in epoch.iterdir()) == [record.FILE]
+    assert [each.groups[0].jobs for each in recoveries.read(epoch)] == ["99"]
+    assert sorted(file.name for file in epoch.iterdir()) == [recoveries.FILE]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "{}", "[7]", '["x"]', "[{}]", '[{"time": "t", "epoch": 1, "groups": [7]}]', "\0"]
 )
 def test_a_file_that_makes_no_sense_counts_as_none(epoch: Path, text: str) -> None:
-    (epoch / record.FILE).write_text(text)
-    assert record.read(epoch) == []
+    (epoch / recoveries.FILE).write_text(text)
+    assert recoveries.read(epoch) == []
     assert named(json.loads(told(epoch, (7, "ran", "so")).as_json(epoch))) == ["7"]
 
 
 def test_a_volume_that_takes_nothing_keeps_nobody_from_telling(epoch: Path, capfd: pytest.CaptureFixture[str]) -> None:
     told(epoch, (7, "ran", "so"))
-    (epoch / f"{record.FILE}.half").mkdir()
+    (epoch / f"{recoveries.FILE}.half").mkdir()
     said = json.loads(told(epoch, (8, "ran", "so")).as_json(epoch))
     assert (named(said), named(said["earlier"][0])) == (["8"], ["7"])
     assert "can't be written" in capfd.readouterr().err

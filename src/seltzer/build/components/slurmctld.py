@@ -1,4 +1,4 @@
-"""slurmctld: its Deployment, what the guard in it needs, and the pod that tries a configuration."""
+"""slurmctld: one runs, under a guard that elects it, fences its state and enters its address."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import json
 from seltzer.api.common import seconds
 from seltzer.api.labels import HOLD
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import names, pods
+from seltzer.build.images import Images
+from seltzer.build.names import Manifest
+from seltzer.plan.cluster import controller_status
 from seltzer.wire import guard_api
 
-from . import names, pods
-from .config import Rendered
-from .images import Images
-from .names import PORTS, Manifest
+from .base import OPERATOR, Component, Condition, Ingress, Log
 
+NAME = "slurmctld"
+PORT = 6817
+GUARD_PORT = guard_api.PORT
 STATE = "/var/spool/slurmctld"
+_PORTS = {"slurmctld": PORT, "guard": GUARD_PORT}
 _LEAVE_SECONDS = 5
-# Far longer than a trial takes: the image may have to be fetched first.
-_TRIAL_SECONDS = 600
 # The guard keeps at most 1 GiB of cores; a pod that exceeds the limit is evicted, so there is room for one more beside.
 _RUN_SIZE = "3Gi"
 
@@ -26,7 +29,7 @@ def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
     """All that is kept as it is here."""
     name = names.controller(cluster)
     return [
-        pods.service_account(cluster, "slurmctld", name),
+        pods.service_account(cluster, NAME, name),
         _role(cluster),
         _role_binding(cluster),
         _claim(cluster),
@@ -41,77 +44,33 @@ def created_once(cluster: SlurmCluster) -> list[Manifest]:
     name = names.controller(cluster)
     # A cluster that is held from its beginning must not run for a moment.
     held = {HOLD: "true"} if cluster.spec.controller.hold else None
-    lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, "slurmctld", name, annotations=held)
+    lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, NAME, name, annotations=held)
     service = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "seltzer.dev"}
-    endpoints = names.manifest("EndpointSlice", "discovery.k8s.io/v1", cluster, "slurmctld", name, more_labels=service)
+    endpoints = names.manifest("EndpointSlice", "discovery.k8s.io/v1", cluster, NAME, name, more_labels=service)
     ports = [{"name": port["name"], "port": port["port"], "protocol": "TCP"} for port in _ports()]
     return [{**lease, "spec": {}}, {**endpoints, "addressType": "IPv4", "ports": ports, "endpoints": []}]
 
 
 def pod_id(cluster: SlurmCluster, images: Images) -> str:
     """What the controller's pod is known by: it changes when a pod made now would differ from the last."""
-    return pods.checksum(json.dumps(_pod(cluster, images), sort_keys=True))
-
-
-def trial_id(cluster: SlurmCluster, rendered: Rendered, images: Images) -> str:
-    """What a trial of this configuration in the controller's pod is known by."""
-    return pods.checksum(rendered.digest, pod_id(cluster, images))
-
-
-def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Manifest]:
-    """A ConfigMap, and a Pod that succeeds if slurmctld starts with it.
-
-    The pod is the controller's, with its image and the user's changes, but without its sidecars (it would never end),
-    and without its token, its keys and its volume (it must not be taken for the controller, nor touch its state).
-    """
-    id_ = trial_id(cluster, rendered, images)
-    name = names.trial(cluster, id_)
-    digest = {names.TRIAL: id_}
-    config = names.manifest("ConfigMap", "v1", cluster, "trial", name, more_labels=digest)
-    head = names.manifest("Pod", "v1", cluster, "trial", name, more_labels=digest)
-    built = _pod(cluster, images)
-    empty: Manifest = {"emptyDir": {}}
-    instead: dict[str, Manifest] = {"config": {"configMap": {"name": name}}, "keys": empty, "state": empty}
-    spec = {
-        **built["spec"],
-        "automountServiceAccountToken": False,
-        "containers": [_trying(one) for one in built["spec"]["containers"] if one["name"] == "slurmctld"],
-        "volumes": [
-            {"name": volume["name"], **instead[volume["name"]]} if volume["name"] in instead else volume
-            for volume in built["spec"].get("volumes", [])
-        ],
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": _TRIAL_SECONDS,
-        "terminationGracePeriodSeconds": 5,
-    }
-    metadata = {**built["metadata"], **head["metadata"]}
-    metadata["labels"] = {**built["metadata"]["labels"], **head["metadata"]["labels"]}
-    return [
-        {**config, "data": dict(rendered.files), "immutable": True},
-        {**head, "metadata": metadata, "spec": spec},
-    ]
-
-
-def _trying(container: Manifest) -> Manifest:
-    """The slurmctld container as one that tries."""
-    probes = {"livenessProbe", "ports", "readinessProbe", "startupProbe"}
-    return {**{key: value for key, value in container.items() if key not in probes}, "args": ["try"]}
+    return pods.checksum(json.dumps(pod(cluster, images), sort_keys=True))
 
 
 def _deployment(cluster: SlurmCluster, images: Images) -> Manifest:
     replicas = 1 + cluster.spec.controller.standby
-    deployment = pods.deployment(cluster, "slurmctld", names.controller(cluster), replicas, _pod(cluster, images))
+    deployment = pods.deployment(cluster, NAME, names.controller(cluster), replicas, pod(cluster, images))
     # The old pod first: a volume may be for one pod only.
     deployment["spec"]["strategy"] = {"type": "Recreate"}
     deployment["metadata"]["annotations"] = {names.CONTROLLER_POD: pod_id(cluster, images)}
     return deployment
 
 
-def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
+def pod(cluster: SlurmCluster, images: Images) -> Manifest:
+    """Metadata and spec of the controller's pods."""
     controller = cluster.spec.controller
     container = {
-        "name": "slurmctld",
-        "image": controller.image or images.slurmctld,
+        "name": NAME,
+        "image": controller.image or images.of(NAME),
         "imagePullPolicy": images.pull_policy,
         "args": ["run"],
         "env": _env(cluster),
@@ -163,13 +122,13 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
             {"name": "tmp", "emptyDir": {}},
         ],
     }
-    pod = pods.customised(
+    built = pods.customised(
         spec,
         [cluster.spec.pod_template, controller.pod_template],
-        "slurmctld",
-        labels=names.labels(cluster, "slurmctld"),
+        NAME,
+        labels=names.labels(cluster, NAME),
     )
-    return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
+    return {**built, "spec": pods.leave_dead_nodes(built["spec"], _LEAVE_SECONDS)}
 
 
 def _apart(cluster: SlurmCluster) -> Manifest:
@@ -184,7 +143,7 @@ def _apart(cluster: SlurmCluster) -> Manifest:
         # A dead node counts as one without a pod. A standby that replaces one which died there waits for it:
         # beside the active one it would stay, and the next dead node would take both.
         "nodeTaintsPolicy": "Ignore",
-        "labelSelector": {"matchLabels": names.selector(cluster, "slurmctld")},
+        "labelSelector": {"matchLabels": names.selector(cluster, NAME)},
     }
 
 
@@ -203,12 +162,12 @@ def _env(cluster: SlurmCluster) -> list[Manifest]:
 
 
 def _ports() -> list[Manifest]:
-    return [{"name": name, "port": PORTS[name]} for name in ("slurmctld", "guard")]
+    return [{"name": name, "port": port} for name, port in _PORTS.items()]
 
 
 def _service(cluster: SlurmCluster) -> Manifest:
     """Without a selector: the guard in charge enters itself, so nobody waits for a probe."""
-    head = names.manifest("Service", "v1", cluster, "slurmctld", names.controller(cluster))
+    head = names.manifest("Service", "v1", cluster, NAME, names.controller(cluster))
     ports = [{**port, "protocol": "TCP", "targetPort": port["port"]} for port in _ports()]
     return {**head, "spec": {"type": "ClusterIP", "ports": ports}}
 
@@ -218,15 +177,15 @@ def _disruption_budget(cluster: SlurmCluster) -> Manifest:
 
     A controller without a standby may be taken too: it is made anew elsewhere.
     """
-    head = names.manifest("PodDisruptionBudget", "policy/v1", cluster, "slurmctld", names.controller(cluster))
-    selector = {"matchLabels": names.selector(cluster, "slurmctld")}
+    head = names.manifest("PodDisruptionBudget", "policy/v1", cluster, NAME, names.controller(cluster))
+    selector = {"matchLabels": names.selector(cluster, NAME)}
     return {**head, "spec": {"maxUnavailable": 1, "selector": selector}}
 
 
 def _claim(cluster: SlurmCluster) -> Manifest:
     """The state outlives the cluster unless storage.onDelete says otherwise, so nobody owns it."""
     storage = cluster.spec.controller.storage
-    head = names.manifest("PersistentVolumeClaim", "v1", cluster, "slurmctld", names.controller(cluster))
+    head = names.manifest("PersistentVolumeClaim", "v1", cluster, NAME, names.controller(cluster))
     del head["metadata"]["ownerReferences"]
     spec: Manifest = {
         "accessModes": [storage.access_mode],
@@ -245,12 +204,26 @@ def _role(cluster: SlurmCluster) -> Manifest:
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], **may},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], **may},
     ]
-    return {**names.manifest("Role", "rbac.authorization.k8s.io/v1", cluster, "slurmctld", name), "rules": rules}
+    return {**names.manifest("Role", "rbac.authorization.k8s.io/v1", cluster, NAME, name), "rules": rules}
 
 
 def _role_binding(cluster: SlurmCluster) -> Manifest:
     name = names.controller(cluster)
-    head = names.manifest("RoleBinding", "rbac.authorization.k8s.io/v1", cluster, "slurmctld", name)
+    head = names.manifest("RoleBinding", "rbac.authorization.k8s.io/v1", cluster, NAME, name)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": cluster.metadata.namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     return {**head, "subjects": [subject], "roleRef": role}
+
+
+COMPONENT = Component(
+    name=NAME,
+    ports=_PORTS,
+    ingress=(
+        Ingress(("slurmrestd", "login", "slurmd"), ("slurmctld",)),
+        Ingress((OPERATOR,), ("slurmctld", "guard")),
+    ),
+    log=Log(NAME, pod="lease"),
+    applied=applied,
+    created_once=created_once,
+    condition=Condition(controller_status.READY, controller_status.ready),
+)

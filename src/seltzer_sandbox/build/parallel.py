@@ -1,4 +1,4 @@
-"""Run jobs side by side, and end the programs that they started when one fails or Ctrl-C is pressed."""
+"""Run jobs in parallel; when one fails, or on Ctrl-C, kill the programs that the others run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Together:
-    """Jobs that run side by side; the `with` block ends when all of them have.
+class ParallelJobs:
+    """Runs jobs in parallel threads; the `with` block ends when all jobs have ended.
 
-    When one fails, or on Ctrl-C, the programs that the others run are ended, and what went wrong is raised.
+    When a job fails, or on Ctrl-C, the programs that the other jobs run are killed, and the error is raised.
     """
 
     def __init__(self, workers: int) -> None:
@@ -30,7 +30,7 @@ class Together:
         self._jobs.append(future)
         return future
 
-    def __enter__(self) -> Together:
+    def __enter__(self) -> ParallelJobs:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -51,7 +51,7 @@ class Together:
 
 
 def _kill_children(thread: int) -> None:
-    """Kill the programs that one thread of ours has started, and no others."""
+    """Kill the programs that one of our threads started, and no others."""
     try:
         children = Path(f"/proc/self/task/{thread}/children").read_text().split()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The jobs that slurmctld doesn't know any more go back into its queue, or are kept for a person."""
+"""Puts jobs that slurmctld has forgotten back into its queue, or keeps them for a person."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from itertools import chain
 from typing import Any
 
 from seltzer.guard import log
-from seltzer.guard.recovery import directives, journal, record, spool
-from seltzer.guard.recovery.common import DYING, Controller, Recovered, Submitter
-from seltzer.guard.recovery.found import Found
+from seltzer.guard.recovery import directives, journal, recoveries, spool
+from seltzer.guard.recovery.common import DYING, Controller, RepairReport, Submitter
+from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.journal import Entry, Journal
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
 
-_LOOK = "look first whether it is in the queue, which nobody could tell: it could not be put back"
+_CHECK = "first check whether it is in the queue, which is unknown: it could not be put back"
 
 
 def put_back(
     known: set[int],
     evidence: Evidence,
-    found: Found,
+    found: Findings,
     slurm: Controller,
     keep_jobs: bool,
-    recovered: Recovered,
+    recovered: RepairReport,
     keeper: JobKeeper,
 ) -> None:
-    """The jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
+    """Handles the jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
 
-    Each is told. What goes wrong with one costs no other.
+    Reports each of them. A failure with one job doesn't affect the others.
     """
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     missing = sorted((found.jobs | submitted) - known)
@@ -48,34 +48,35 @@ def put_back(
             unsaved = _unsaved(job, evidence, tasks.get(job, {}), files.get(job), read)
             unsaved = replace(unsaved, unlogged=found.unlogged)
             each = _settle(unsaved, files.get(job), found, rest, slurm, keep_jobs)
-            if each.is_back:  # told at once: if we are cut off, nobody else ever names it
-                recovered.tell(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
+            if each.is_back:  # reported at once: if the repair is cut short, nothing else ever names this job
+                recovered.add(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
             else:
                 settled.append(each)
     finally:
         rest.close()
-    _look(settled, files, found, slurm)
-    # Only now, so that whoever is cancelled meanwhile leaves nothing in `lost` that nobody was told of.
-    told = {job.id for job in recovered.jobs} | record.named(found.epoch)
+    _check_queue(settled, files, found, slurm)
+    # Only now: a repair that is cancelled earlier must leave nothing in `lost` that was never reported.
+    reported = {job.id for job in recovered.jobs} | recoveries.named(found.epoch)
     for each in settled:
         unsaved, verdict = each.unsaved, each.verdict
         folder = None if unsaved.has_files else spool.kept(found.epoch, unsaved.id)
         if not folder:
-            _tell(unsaved, verdict, recovered, keeper)
-        elif str(unsaved.id) not in told:  # an earlier start kept it, which may have been killed before it could tell
+            _report(unsaved, verdict, recovered, keeper)
+        elif str(unsaved.id) not in reported:
+            # An earlier start kept it, but may have been killed before it reported that.
             outcome: Outcome = "ran" if verdict.outcome == "ran" else "kept"
-            recovered.tell(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
+            recovered.add(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
 
 
-def _tell(unsaved: Unsaved, verdict: JobVerdict, recovered: Recovered, keeper: JobKeeper) -> None:
+def _report(unsaved: Unsaved, verdict: JobVerdict, recovered: RepairReport, keeper: JobKeeper) -> None:
     why = verdict.why
     if verdict.action == "keep":
         why = keeper.keep(unsaved.id, why, unsaved.entry.options if unsaved.entry else None)
-    recovered.tell(str(unsaved.id), unsaved.owner, verdict.outcome, why)
+    recovered.add(str(unsaved.id), unsaved.owner, verdict.outcome, why)
 
 
-def _keys(files: Mapping[int, spool.Files], found: Found) -> set[str]:
-    """By which the journal knows these jobs. A key that two have is nobody's: one would have the other's options."""
+def _keys(files: Mapping[int, spool.Files], found: Findings) -> set[str]:
+    """The journal's keys of these jobs. A key that two jobs share is dropped: one would get the other's options."""
     others = (spool.key(found.epoch, job) for job in found.jobs if job not in files)
     count = Counter(chain((each.key for each in files.values()), others))
     return {each.key for each in files.values() if each.key and count[each.key] == 1}
@@ -94,18 +95,18 @@ class _Settled:
     unsaved: Unsaved
     verdict: JobVerdict
     unsure: str = ""
-    """What went wrong, if it was submitted and nobody knows whether it is in the queue."""
+    """The error, if the job was submitted and it is unknown whether it is in the queue."""
 
     @property
     def is_back(self) -> bool:
-        """Whether slurmctld has taken it."""
+        """Whether slurmctld has accepted it."""
         return self.verdict.outcome in ("put-back", "held") and not self.unsure
 
 
 def _settle(
-    unsaved: Unsaved, files: spool.Files | None, found: Found, rest: Submitter, slurm: Controller, keep_jobs: bool
+    unsaved: Unsaved, files: spool.Files | None, found: Findings, rest: Submitter, slurm: Controller, keep_jobs: bool
 ) -> _Settled:
-    """What becomes of it; if it is to be put back, it has been."""
+    """Decides what becomes of the job. If it is to be put back, that has been done on return."""
     verdict = of_unsaved(unsaved, keep_jobs)
     if files is None or verdict.action not in ("put-back", "put-back-held"):
         return _Settled(unsaved, verdict)
@@ -113,23 +114,25 @@ def _settle(
         return _put(unsaved, verdict, files, found, rest, slurm)
     except Cancelled:
         raise
-    except Exception as error:  # of which we didn't think
+    except Exception as error:  # unexpected
         return _Settled(unsaved, verdict, repr(error))
 
 
-def _look(settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: Found, slurm: Controller) -> None:
-    """See which of the jobs are in the queue of which nobody knows: a person would run those again that are kept."""
+def _check_queue(
+    settled: Sequence[_Settled], files: Mapping[int, spool.Files], found: Findings, slurm: Controller
+) -> None:
+    """Check which of the jobs in doubt are in the queue: a person would run the kept ones again."""
     unsure = [each for each in settled if each.unsure]
     if not unsure:
         return
     try:
         queue = {each.job for each in slurm.queue()}
     except SlurmError as error:
-        log.say(f"nobody can tell which of the jobs are in the queue: {error}")
+        log.say(f"can't tell which of the jobs are in the queue: {error}")
         queue = None
     for each in unsure:
         if queue is None:
-            each.verdict = JobVerdict("kept", "keep", f"{_LOOK}: {each.unsure}")
+            each.verdict = JobVerdict("kept", "keep", f"{_CHECK}: {each.unsure}")
         elif (job := each.unsaved.id) not in queue or not spool.is_same(found.epoch, job, files[job]):
             each.verdict = _not_put(each.unsure)
 
@@ -139,14 +142,14 @@ def _not_put(why: object) -> JobVerdict:
 
 
 def _put(
-    unsaved: Unsaved, verdict: JobVerdict, files: spool.Files, found: Found, rest: Submitter, slurm: Controller
+    unsaved: Unsaved, verdict: JobVerdict, files: spool.Files, found: Findings, rest: Submitter, slurm: Controller
 ) -> _Settled:
-    """Put it back. One that depends on a job that is gone is held without that; what Slurm refuses is kept."""
+    """Put it back. With a dependency that Slurm refuses, it is put back held and without it; a refused job is kept."""
     assert unsaved.entry and files.script is not None
     without = directives.without(files.script)
     verdict = replace(verdict, why=f"{verdict.why}{without}")
     options = {**unsaved.entry.options, "job_id": unsaved.id}
-    # The first of a name is what job_submit.lua sees, whatever the user or an earlier put-back has left.
+    # job_submit.lua sees the first variable of a name, whatever the user or an earlier put-back has left.
     options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
@@ -171,9 +174,9 @@ def _put(
 
 
 def _submit(options: dict[str, Any], script: str, rest: Submitter, slurm: Controller) -> tuple[SlurmError | None, bool]:
-    """What went wrong, unless it is in the queue now; and whether slurmctld may have been asked all the same.
+    """Returns the error, unless the job is in the queue now, and whether slurmctld may have been asked all the same.
 
-    With DUPLICATE a job of that ID is there: from an earlier try, or another one that was given the ID.
+    DUPLICATE means that a job with this ID exists: from an earlier attempt, or another job that was given the ID.
     """
     asked = False
     for attempt in (1, 2):

@@ -1,7 +1,7 @@
-"""Which jobs were found again and what became of them: all of it on the volume, and what fits of it for the Lease.
+"""Which jobs were recovered and what became of them: everything on the volume, and what fits in the Lease.
 
-Jobs of one fate are told together. The file is in the epoch: a guard that is fenced can't write it, and whoever comes
-next goes on with it. So what a repair has told stays, although that was cut short, or nobody has read the Lease since.
+Jobs with the same outcome are grouped. The file is in the epoch: a fenced guard can't write it, and the next guard
+continues it. What a repair has reported therefore stays, even if the repair was cut short or nobody read the Lease.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from seltzer.wire import job_ids
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
 KEPT = 20
-_MOST = 4 << 20  # of the file; the newest is whole, however long it is
-_TOLD = 4  # recoveries in the annotation
-_STUB = 150  # bytes of one that has no room but for its count
-# What a person has to look at comes first, and is left out last.
+_MOST = 4 << 20  # of the file; the newest recovery is always complete, however long it is
+_IN_LEASE = 4  # recoveries in the annotation
+_STUB = 150  # bytes of a recovery of which only the count fits
+# Outcomes that need a person come first, and are dropped last.
 _ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "put-back")
-# What differs from job to job and can be left out.
+# Details that differ from job to job and can be dropped.
 _DETAIL = re.compile(r"(?<=had started) on \S+?(?=[,;:]?(?: |$))|(?<=its dependency) \S+(?= was refused)")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What became of a job."""
+class JobOutcome:
+    """What became of one job."""
 
     id: str
     user: str
@@ -43,29 +43,29 @@ class Told:
 
 @dataclass(frozen=True)
 class Group:
-    """Jobs with the same fate."""
+    """Jobs with the same outcome and reason."""
 
     outcome: str
     why: str
     jobs: str
     count: int
     users: str = ""
-    """Empty if they aren't known, or are too many."""
+    """Empty if they are unknown, or too many."""
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What one repair has told."""
+    """What one repair has reported."""
 
     time: str
     epoch: int
     groups: tuple[Group, ...]
     more: int = 0
-    """Jobs that aren't in the groups, for want of room."""
+    """The number of jobs that are missing in the groups for lack of space."""
 
 
-def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
-    """Write down what a repair has told, beside what earlier ones have."""
+def add(epoch: Path, jobs: Iterable[JobOutcome]) -> Recovery:
+    """Store what a repair has reported, after the reports of earlier ones."""
     number = epoch.name.partition("-")[2]
     new = Recovery(now(), int(number) if number.isdecimal() else 0, _grouped(jobs))
     _write(epoch, [*read(epoch), new])
@@ -73,7 +73,7 @@ def add(epoch: Path, jobs: Iterable[Told]) -> Recovery:
 
 
 def read(epoch: Path) -> list[Recovery]:
-    """The last ones, the newest last. A file that makes no sense counts as none."""
+    """The last recoveries, the newest last. A malformed file counts as empty."""
     try:
         return [_parsed(each) for each in json.loads((epoch / FILE).read_text())]
     except (OSError, ValueError, TypeError, KeyError):
@@ -81,28 +81,28 @@ def read(epoch: Path) -> list[Recovery]:
 
 
 def named(epoch: Path) -> set[str]:
-    """The IDs of all jobs that these have told of."""
+    """The IDs of all jobs in these recoveries."""
     return {job for recovery in read(epoch) for group in recovery.groups for job in job_ids.expand(group.jobs)}
 
 
 def for_lease(recoveries: Sequence[Recovery]) -> str:
-    """The newest and some before it, short enough for the annotation; empty if there is none.
+    """The newest recovery and some earlier ones, short enough for the annotation; empty if there are none.
 
-    Those before it have what room it leaves, and each at least enough to say how many jobs it was.
+    Earlier ones share the space that the newest leaves; each gets at least enough to say how many jobs it had.
     """
     if not recoveries:
         return ""
-    *before, newest = recoveries[-_TOLD:]
+    *before, newest = recoveries[-_IN_LEASE:]
     earlier: list[dict[str, object]] = []
-    told = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
+    shown = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
     for place, each in enumerate(reversed(before), 1):
-        room = LIMIT - _size(told) - _STUB * (len(before) - place)
+        room = LIMIT - _size(shown) - _STUB * (len(before) - place)
         earlier.insert(0, asdict(_fitting(each, room)))
-    return _compact(told)
+    return _compact(shown)
 
 
-def _grouped(jobs: Iterable[Told]) -> tuple[Group, ...]:
-    found: dict[tuple[int, str, str], list[Told]] = {}
+def _grouped(jobs: Iterable[JobOutcome]) -> tuple[Group, ...]:
+    found: dict[tuple[int, str, str], list[JobOutcome]] = {}
     for job in {job.id: job for job in jobs}.values():
         found.setdefault((_ORDER.index(job.outcome), job.outcome, job.why), []).append(job)
     return tuple(
@@ -118,7 +118,7 @@ def _grouped(jobs: Iterable[Told]) -> tuple[Group, ...]:
 
 
 def _fitting(recovery: Recovery, room: int) -> Recovery:
-    """As it is if that fits, else without details, else without the last of its jobs."""
+    """All of it if that fits, else without details, else without the last of its jobs."""
     if _size(asdict(recovery)) <= room:
         return recovery
     brief = _brief(recovery)
@@ -131,8 +131,8 @@ def _fitting(recovery: Recovery, room: int) -> Recovery:
         if part:
             kept.append(part)
             left -= _size(asdict(part)) + 1
-    told = sum(group.count for group in kept)
-    return replace(brief, groups=tuple(kept), more=brief.more + sum(group.count for group in brief.groups) - told)
+    listed = sum(group.count for group in kept)
+    return replace(brief, groups=tuple(kept), more=brief.more + sum(group.count for group in brief.groups) - listed)
 
 
 def _brief(recovery: Recovery) -> Recovery:
@@ -144,7 +144,7 @@ def _brief(recovery: Recovery) -> Recovery:
 
 
 def _beginning(group: Group, room: int) -> Group | None:
-    """As many of its jobs as there is room for."""
+    """As many of its jobs as fit."""
     left = room - _size(asdict(replace(group, jobs="")))
     some: list[str] = []
     for piece in job_ids.pieces(group.jobs):

@@ -1,7 +1,7 @@
-"""Where this machine gets its packages from: what image builds need to know to get theirs the same way.
+"""Where this machine gets its packages from; image builds use the same sources.
 
-A build runs with its own apt and pip, which know nothing of the machine's mirror, proxy or certificates. These are read
-from the machine's own settings, handed to the build as secrets, and are in neither the repository nor an image.
+A build runs its own apt and pip, without the machine's mirror, proxy or certificates. This module reads these from
+the machine's settings. A build receives them as secrets: neither the repository nor an image contains them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from seltzer_sandbox import shell
 
 CA_BUNDLE = "/run/secrets/ca.crt"  # where a build finds the secret with the machine's certificates
-# The machine's paths mean nothing inside a build; what they point to is handed over on its own.
+# Paths of the machine don't exist inside a build; the certificates are passed as a secret instead.
 _PATHS = re.compile(r"::(CaInfo|CaPath|CrlFile|SslCert|SslKey|Proxy-Auto-?Detect)$", re.IGNORECASE)
 _ACQUIRE = re.compile(r"Acquire::(https?::.+|Check-[\w-]+|Max-[\w-]+|Retries)$", re.IGNORECASE)
 _PIP = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "default-timeout", "retries")
@@ -25,7 +25,7 @@ _PIP = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "def
 
 @dataclass(frozen=True)
 class Source:
-    """One place that apt gets packages from."""
+    """One package source of apt."""
 
     uri: str
     suite: str
@@ -33,7 +33,7 @@ class Source:
 
 
 def debian_mirror(etc: Path = Path("/etc")) -> str | None:
-    """The mirror of Debian that this machine uses; None where it isn't Debian or uses none that a build could."""
+    """This machine's Debian mirror; None if it is not Debian or has no mirror that a build can reach."""
     release = _os_release(etc / "os-release")
     if release.get("ID") != "debian":
         return None
@@ -45,7 +45,7 @@ def debian_mirror(etc: Path = Path("/etc")) -> str | None:
 
 
 def sources(apt: Path) -> list[Source]:
-    """What apt's configuration folder names, in apt's order, from files in both of its formats."""
+    """The sources in apt's configuration folder, in apt's order; reads both file formats."""
     found: list[Source] = []
     parts = sorted((apt / "sources.list.d").glob("*"), key=lambda file: file.name)
     for file in (apt / "sources.list", *parts):
@@ -68,7 +68,7 @@ def parse_one_line(text: str) -> list[Source]:
 
 
 def parse_deb822(text: str) -> list[Source]:
-    """Paragraphs of `Key: value`, where a value may go on in indented lines and comments may stand anywhere."""
+    """Paragraphs of `Key: value`; indented lines continue a value, and comments may be anywhere."""
     found = []
     for paragraph in _paragraphs(text):
         if "deb" not in paragraph.get("types", "").split() or paragraph.get("enabled", "yes").lower() in _NO:
@@ -109,7 +109,7 @@ def _os_release(file: Path) -> dict[str, str]:
 
 
 def apt_settings(log: Path) -> str:
-    """apt's own settings for fetching (proxies, checks of dates), as a configuration file for a build's apt."""
+    """The machine's apt settings for downloads (proxies, date checks), as a configuration file for a build."""
     dump = shell.run(["apt-config", "dump"], doing="reading apt's settings", log=log, deadline=30)
     return keep_apt_settings(dump.splitlines())
 
@@ -124,13 +124,13 @@ def keep_apt_settings(dump: Iterable[str]) -> str:
 
 
 def ca_bundle(env: Mapping[str, str] = os.environ) -> Path | None:
-    """The certificates that this machine trusts, in one file."""
+    """The file with the CA certificates that this machine trusts."""
     candidates = (env.get("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem")
     return next((Path(path) for path in candidates if path and Path(path).is_file()), None)
 
 
 def pip_settings(env: Mapping[str, str] = os.environ, files: Iterable[Path] | None = None) -> dict[str, str]:
-    """Where pip, or uv, gets packages from on this machine; empty when it is their default."""
+    """The machine's package index settings for pip or uv; empty if both use their defaults."""
     found: dict[str, str] = {}
     for file in _pip_files(env) if files is None else files:
         found |= _pip_file(file)
@@ -153,7 +153,7 @@ def _pip_file(file: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
         parser.read(file, encoding="utf-8")
-    except configparser.Error:  # pip itself will tell, when it is used
+    except configparser.Error:  # pip reports the error when it runs
         return {}
     sections = [section for section in ("global", "install") if parser.has_section(section)]
     return {key: value for section in sections for key, value in parser.items(section) if key in _PIP}

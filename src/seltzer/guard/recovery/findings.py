@@ -1,4 +1,4 @@
-"""What the last slurmctld may not have saved, found before the next one starts and removes it."""
+"""Finds what the last slurmctld may not have saved, before the next one starts and removes it."""
 
 from __future__ import annotations
 
@@ -22,87 +22,87 @@ _UNLOGGED = "unlogged"
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where to look for it. All is empty after a slurmctld that ended as it should."""
+class Findings:
+    """Where to look for unsaved jobs. Everything is empty after a slurmctld that exited cleanly."""
 
     epoch: Path
     since: float | None = None
-    """The time of the log from which on things may not have been saved; None is for all of it."""
+    """The log time from which on changes may be unsaved; None means from the beginning."""
     jobs: frozenset[int] = frozenset()
-    """Jobs whose directories are safe now. Most of them have been saved."""
+    """Jobs whose directories are secured. Most of them have been saved."""
     floor: str = ""
-    """The line of the log up to which all has been repaired and saved; empty if there is none."""
+    """The log line up to which everything has been repaired and saved; empty if there is none."""
     first_job_id: int = 0
-    """No ID below it may be given to another job; 0 if all may."""
-    quiet: bool = False
-    """Whether nothing may be scheduled before all is repaired."""
+    """No ID below this may be given to another job; 0 if all may."""
+    needs_repair: bool = False
+    """Whether nothing may be scheduled until the repair is done."""
     unlogged: str = ""
-    """Why slurmctld may have started and ended jobs without a line in its log; empty if it can't have."""
+    """Why jobs may have started and ended without a line in slurmctld's log; empty if they can't have."""
 
 
-def find(epoch: Path) -> Found:
-    """Raises OSError if what was found can't be made safe."""
+def find(epoch: Path) -> Findings:
+    """Raises OSError if what was found can't be secured."""
     unfinished = _since(epoch)
     saved = continuity.saved(epoch)
     if unfinished is None and saved and _text(epoch / _CLEAN) == str(saved):
-        return Found(epoch)
+        return Findings(epoch)
     if not saved and not any(epoch.glob("hash.?")):
-        return Found(epoch)  # a new cluster
+        return Findings(epoch)  # a new cluster
     since, made = _window(epoch, saved)
     floor = _text(epoch / _FLOOR)
     if unfinished is not None:
-        # Its repair was cut short: what that one had to look at is to be looked at again.
+        # An earlier repair was cut short: what it had to look at is looked at again.
         since = None if since is None or unfinished == -math.inf else min(since, unfinished)
-    told = history.read(epoch, since, floor)
-    evidence = traces.read(told.lines, told.older)
+    log_part = history.read(epoch, since, floor)
+    evidence = traces.read(log_part.lines, log_part.older)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    unlogged = _unlogged(epoch, made) or ("" if told.whole else CUT) or (UNSEEN if evidence.unseen else "")
+    unlogged = _unlogged(epoch, made) or ("" if log_part.whole else CUT) or (UNSEEN if evidence.unseen else "")
     if not (new or evidence.jobs or unlogged or unfinished is not None):
-        return Found(epoch)
+        return Findings(epoch)
     spool.save(epoch, new)
     _remember(epoch, since)
     if unlogged:
         (epoch / spool.RECOVERY / _UNLOGGED).write_text(unlogged)
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    return Found(epoch, since, jobs, floor, highest + 1, quiet=True, unlogged=unlogged)
+    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=unlogged)
 
 
-def begun(epoch: Path) -> None:
-    """slurmctld is about to start: whatever it does, the state isn't known to be the last word from now on. OSError."""
+def mark_started(epoch: Path) -> None:
+    """slurmctld is about to start: from now on the state isn't known to be up to date. Raises OSError."""
     (epoch / _CLEAN).unlink(missing_ok=True)
 
 
-def ended_well(epoch: Path, before: int) -> None:
-    """slurmctld has ended with code 0, after it was told to: all is saved, if there is a newer state than before."""
+def mark_clean_exit(epoch: Path, before: int) -> None:
+    """slurmctld exited with code 0 on request: everything is saved, if the state is newer than `before`."""
     saved = continuity.saved(epoch)
     if saved and saved != before:
         _write(epoch / _CLEAN, str(saved))
 
 
-def finished(epoch: Path, until: str) -> None:
-    """What was found up to that line of the log has been repaired and saved."""
+def mark_repaired(epoch: Path, until: str) -> None:
+    """Everything that was found up to this log line has been repaired and saved."""
     if until:
         _write(epoch / _FLOOR, until)
     spool.forget(epoch)
 
 
 def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
-    """From when on things may not have been saved: in the log's time, and in the volume's."""
+    """From when on changes may be unsaved: in the log's time, and in the volume's."""
     if not saved:
         return None, -math.inf
     made = saved / 1e9 - MARGIN
     since = history.in_log_time(epoch, made)
     if since is not None and (saved > _now(epoch) or history.was_set_back(epoch)):
-        # The clock was set back, so the state seems to be younger than what happened after it.
+        # The clock was set back, so the state seems newer than what happened after it.
         last = history.last_time(epoch)
         since = min(since, (since if last is None else last) - MARGIN)
     return since, made
 
 
 def _unlogged(epoch: Path, made: float) -> str:
-    """Why lines may be missing since the last save: there was no room, or an unfinished repair says so; or empty."""
+    """Why lines may be missing since the last save (no space, or an unfinished repair recorded a reason); or empty."""
     before = epoch / spool.RECOVERY / _UNLOGGED
     if before.exists():
         return _text(before) or FULL
@@ -147,4 +147,4 @@ def _write(file: Path, text: str) -> None:
         half.write_text(text)
         half.rename(file)
     except OSError as error:
-        log.say(f"{file.name} can't be written: {error}")  # then more is looked at than has to be
+        log.say(f"{file.name} can't be written: {error}")  # then the next start looks at more than it has to
