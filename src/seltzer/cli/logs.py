@@ -1,4 +1,4 @@
-"""`seltzer logs`: what the daemons of a cluster, its nodes or the operator write."""
+"""`seltzer logs`: the logs of a cluster's daemons, of its nodes, and of the operator."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from cyclopts import Parameter
 from seltzer.build.components import slurmd
 from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
 from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
-from seltzer.cli import controller, kube, kubectl
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
+from seltzer.view.text import suggestion
 
 DAEMONS = tuple(component.name for component in CONTROL_PLANE)
 
@@ -55,7 +56,7 @@ def logs(
 
 
 async def _leader(client: Client, namespace: str) -> str:
-    """The operator's pod that leads; where none does, any."""
+    """The operator's pod that leads; if none does, any."""
     try:
         await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
     except NotFound:
@@ -68,7 +69,7 @@ async def _leader(client: Client, namespace: str) -> str:
             await client.get(kinds.PODS, holder, namespace)
             return f"pod/{holder}"
     except NotFound:
-        pass  # nobody leads yet, or it isn't a pod that does
+        pass  # there is no leader yet, or it isn't a pod
     return f"deployment/{OPERATOR}"
 
 
@@ -78,7 +79,8 @@ async def _find(client: Client, place: Place, name: str, component: str) -> tupl
     if component in DAEMONS:
         log = BY_NAME[component].log
         if log.pod == "lease":
-            return place.namespace, await controller.target(client, place.namespace, name), log.container
+            seen = await gather.controller(client, place.namespace, name)
+            return place.namespace, seen.target(name), log.container
         return place.namespace, f"deployment/{BY_NAME[component].named(cluster)}", log.container
     nodes: dict[str, str] = {}
     for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
@@ -86,6 +88,6 @@ async def _find(client: Client, place: Place, name: str, component: str) -> tupl
         found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
-        known = kube.meant(component, (*DAEMONS, "operator", *sorted(nodes)))
+        known = suggestion(component, (*DAEMONS, "operator", *sorted(nodes)))
         raise SeltzerError(f"{name} has no {component!r}; {known}")
     return nodes[component], f"pod/{component}", slurmd.COMPONENT.log.container

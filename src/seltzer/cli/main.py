@@ -12,8 +12,9 @@ from rich.text import Text
 from seltzer import __version__, paths
 from seltzer.cli import sandbox
 from seltzer.errors import SeltzerError
+from seltzer.view import colours
 
-USAGE = 2  # as most commands exit when they don't understand
+USAGE = 2  # as most commands exit after bad arguments
 INTERNAL = 70  # EX_SOFTWARE
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
@@ -54,7 +55,7 @@ _GLOBAL = ("-n", "--namespace", "--context")
 
 
 def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "markdown") -> App:
-    """All verbs. That which was asked for has the help of its docstring; the others only have their line."""
+    """All verbs. The one in use has the help of its docstring, the others have one line."""
     app = App(
         "seltzer",
         help="Slurm clusters on Kubernetes.",
@@ -79,7 +80,7 @@ def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "mark
 
 
 def main() -> None:
-    """Run one command; every way that it can fail ends in one line and an exit code."""
+    """Runs one command. Every failure ends in one line and an exit code."""
     try:
         words = arrange(sys.argv[1:])
         if words and words[0] in sandbox.VERBS:
@@ -87,7 +88,7 @@ def main() -> None:
         # kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all.
         if words[:2] == ["sandbox", "kubectl"] and words[2:] not in (["--help"], ["-h"]):
             sandbox.kubectl(words[2:])
-        # The list of verbs has no markup, and the library that would look for it takes longer than all the rest.
+        # The list of verbs has no markup, and importing the markup library takes longer than everything else.
         plain = words in ([], ["--help"], ["-h"])
         app = build("".join(words[:1]), help_format="plaintext" if plain else "markdown")
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -100,17 +101,17 @@ def main() -> None:
         again = "; nothing is lost: run the same command again, or 'seltzer sandbox down'" if local else ""
         _fail(f"interrupted{again}", INTERRUPTED, prefix="")
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
+        sys.stderr.close()  # the reader of our output has gone: print nothing at exit either
         sys.exit(1)
     except OSError as error:
-        # The machine said no: a full disk, a folder that can't be written.
+        # An error of the machine: a full disk, a folder without write permission.
         _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}{_crash_log()}", 1)
     except Exception as error:
         _fail(f"{error} ({type(error).__name__}, a bug in seltzer{_crash_log()})", INTERNAL)
 
 
 def arrange(words: list[str]) -> list[str]:
-    """The words as our parser reads them: flags before the verb come behind it, Slurm's own words behind a `--`."""
+    """The words in the parser's order: flags from before the verb follow it, and Slurm's own words follow a `--`."""
     at = 0
     while at < len(words) and words[at].partition("=")[0] in _GLOBAL:
         at += 1 if "=" in words[at] else 2
@@ -123,13 +124,13 @@ def arrange(words: list[str]) -> list[str]:
 
 
 def _fail(message: str, code: int, prefix: str = "error: ") -> None:
-    line = Text.assemble((prefix, "red"), " ".join(message.split()))
+    line = Text.assemble((prefix, colours.BAD), " ".join(message.split()))
     Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True)
     sys.exit(code)
 
 
 def _crash_log() -> str:
-    """Keep the details for whoever has to find out, and tell where they are."""
+    """Writes the traceback to a file, and returns words that say where it is."""
     import traceback
 
     log = paths.state() / "logs" / "crash.log"

@@ -15,12 +15,12 @@ from textual.events import Key, MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.scrollbar import ScrollTo
 
-from seltzer.cli.facts import Facts
 from seltzer.cli.top import command
 from seltzer.cli.top.app import Top
-from seltzer.cli.top.feed import Update
 from seltzer.cli.top.table import Table, Tables
 from seltzer.errors import SeltzerError
+from seltzer.view.facts import Facts
+from seltzer.view.frame import Update
 
 DRAINED = node("cpu-1", "IDLE", "DRAIN", reason="bad fan", by="grace")
 DEMO = facts(

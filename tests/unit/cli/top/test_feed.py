@@ -20,10 +20,11 @@ from seltzer.api.common import API_VERSION
 from seltzer.cli import kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.top import feed as top_feed
-from seltzer.cli.top.feed import ClusterFeed, Update
+from seltzer.cli.top.feed import ClusterFeed
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.resource import Resource
+from seltzer.view.frame import Update
 
 # One program lives as long as the feed, and is asked again and again.
 pytestmark = pytest.mark.real_time

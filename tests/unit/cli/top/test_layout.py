@@ -1,4 +1,4 @@
-"""What of a table fits on a screen, in which order, and how lines are shared between tables."""
+"""Which columns of a table fit, and how tables share the lines of a screen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from seltzer.cli.top.model import GAP, Cell, Column, Pane, fit, padded, share
+from seltzer.cli.top.layout import GAP, fit, padded, share
+from seltzer.view.panes import Column
 
 COLUMNS = (
     Column("NAME"),
@@ -78,24 +79,3 @@ def test_tables_fill_the_screen_and_none_vanishes(needs: list[int], room: int, f
     found = share(needs, room, favourite)
     assert sum(found) == room
     assert min(found) >= 1
-
-
-PANE: Pane[str] = Pane(
-    "Words",
-    (Column("WORD"),),
-    key=str,
-    cells=lambda word, now: (Cell(word),),
-    sorts=(("length", len), ("letters", str)),
-    words=lambda word: f"{word} {len(word)}",
-)
-
-
-def test_rows_that_are_equal_stay_in_the_order_in_which_they_came() -> None:
-    assert PANE.ordered(["bb", "aa", "c"], 0, "") == ["c", "bb", "aa"]
-    assert PANE.ordered(["bb", "aa", "c"], 1, "") == ["aa", "bb", "c"]
-
-
-def test_a_row_is_shown_if_all_words_are_in_it() -> None:
-    assert PANE.ordered(["Down", "drained", "idle"], 0, "D  7") == ["drained"]
-    assert PANE.ordered(["Down"], 0, "dOWN") == ["Down"]
-    assert PANE.ordered(["Down"], 0, "up") == []

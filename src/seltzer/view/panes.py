@@ -1,44 +1,67 @@
-"""Nodes, jobs and events as rows of `seltzer top`. No I/O: facts in, rows and cells out."""
+"""The tables of a dashboard, such as `seltzer top`: nodes, jobs and Events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from seltzer.api.labels import UNLIMITED
-from seltzer.cli import facts, nodes, show
-from seltzer.cli.events import Event
-from seltzer.cli.facts import Facts
-from seltzer.cli.nodes_table import Row
-from seltzer.cli.top.model import Cell, Column, Pane
 from seltzer.slurm import hostlist
 from seltzer.slurm.snapshot import Job, tidy
+from seltzer.view import colours, nodes
+from seltzer.view.events import Event
+from seltzer.view.facts import Facts
+from seltzer.view.nodes import Row
+from seltzer.view.text import Cell, natural
+from seltzer.view.times import parse, span, until
 
-COLOURS = {
-    "idle": "green",
-    "mixed": "cyan",
-    "allocated": "cyan",
-    "draining": "yellow",
-    "drained": "yellow",
-    "down": "red",
-    "other": "magenta",
-    "unknown": "magenta",
-}
-"""Of a node's states, the best first."""
+T = TypeVar("T")
 
 _FINE = ("idle", "mixed", "allocated")
-_JOBS = {"RUNNING": "green", "PENDING": "yellow", "COMPLETING": "cyan", "CONFIGURING": "cyan", "SUSPENDED": "magenta"}
 _NEVER = 1 << 62
 
 
-def ago(seconds: float) -> str:
-    return facts.span(int(seconds))
+@dataclass(frozen=True)
+class Column:
+    """A column as wide as its content, up to `most`. If room is short, columns of the highest rank are left out."""
+
+    title: str
+    rank: int = 0
+    most: int = 40
+    flexible: bool = False
+    """It takes the room that is left, and shrinks to `least` before a column is left out."""
+    least: int = 12
+    right: bool = False
+
+
+@dataclass(frozen=True)
+class Pane(Generic[T]):
+    """One of the tables: its columns, its sort orders, and the text that a search looks at."""
+
+    title: str
+    columns: Sequence[Column]
+    key: Callable[[T], str]
+    cells: Callable[[T, float], Sequence[Cell]]
+    """The cells of a row at a time, by the clock of the row's own times."""
+    sorts: Sequence[tuple[str, Callable[[T], Any]]]
+    words: Callable[[T], str]
+
+    def ordered(self, rows: Iterable[T], sort: int, wanted: str) -> list[T]:
+        """The rows that contain all wanted words, in that order. The sort is stable."""
+        words = wanted.lower().split()
+        if words:
+            rows = [row for row in rows if _has(self.words(row).lower(), words)]
+        return sorted(rows, key=self.sorts[sort % len(self.sorts)][1])
+
+
+def _has(text: str, words: Sequence[str]) -> bool:
+    return all(word in text for word in words)
 
 
 @dataclass(frozen=True)
 class NodeRow:
-    """A node in words, and the numbers that it is sorted by."""
+    """A node in words, and the values that it is sorted by."""
 
     row: Row
     jobs: int
@@ -62,18 +85,22 @@ def _node_cells(each: NodeRow, now: float) -> Sequence[Cell]:
     row = each.row
     reason = f"{row.by}: {row.reason}" if row.by else row.reason
     return (
-        Cell(row.name, "bold"),
-        Cell(row.state, COLOURS[row.kind]),
+        Cell(row.name, colours.TITLE),
+        Cell(row.state, colours.STATES[row.kind]),
         Cell(row.jobs),
         Cell(_free(each.free_at, now)),
         Cell(row.machine),
-        Cell(row.pod, "" if row.pod == "Running" else "yellow"),
-        Cell(reason, "yellow" if each.troubled else ""),
+        Cell(row.pod, "" if row.pod == "Running" else colours.WARNING),
+        Cell(reason, colours.WARNING if each.troubled else ""),
     )
 
 
+def _span(seconds: float) -> str:
+    return span(int(seconds))
+
+
 def _free(when: int | Literal["unlimited"] | None, now: float) -> str:
-    return "" if when is None else UNLIMITED if when == UNLIMITED else nodes.until(int(when - now))
+    return "" if when is None else UNLIMITED if when == UNLIMITED else until(int(when - now))
 
 
 def _last_first(when: int | Literal["unlimited"] | None) -> int:
@@ -96,10 +123,10 @@ NODES: Pane[NodeRow] = Pane(
     sorts=(
         ("trouble", lambda each: not each.troubled),
         ("name", lambda each: 0),
-        ("state", lambda each: -list(COLOURS).index(each.row.kind)),
+        ("state", lambda each: -nodes.STATES.index(each.row.kind)),
         ("jobs", lambda each: -each.jobs),
         ("free", lambda each: _last_first(each.free_at)),
-        ("Kubernetes node", lambda each: facts.natural(each.row.machine)),
+        ("Kubernetes node", lambda each: natural(each.row.machine)),
     ),
     words=lambda each: " ".join(
         (each.name, each.row.state, each.row.pod, each.row.machine, each.row.reason, each.row.by)
@@ -110,19 +137,19 @@ NODES: Pane[NodeRow] = Pane(
 def _job_cells(job: Job, now: float) -> Sequence[Cell]:
     since = job.submit if job.pending else job.start
     if job.pending:
-        left = "" if job.limit is None else facts.span(job.limit)
+        left = "" if job.limit is None else span(job.limit)
     else:
-        left = UNLIMITED if job.end is None else ago(job.end - now)
+        left = UNLIMITED if job.end is None else _span(job.end - now)
     where = hostlist.fold(job.nodes) if job.nodes else f"{job.node_count} wanted"
     return (
-        Cell(job.id, "bold"),
-        Cell(job.state.lower(), _JOBS.get(job.state, "magenta")),
+        Cell(job.id, colours.TITLE),
+        Cell(job.state.lower(), colours.job(job.state)),
         Cell(job.user),
         Cell(job.partition),
-        Cell(ago(now - since) if since is not None else ""),
+        Cell(_span(now - since) if since is not None else ""),
         Cell(left),
-        Cell(where, "" if job.nodes else "dim"),
-        Cell(job.reason, "yellow" if job.pending else ""),
+        Cell(where, "" if job.nodes else colours.MINOR),
+        Cell(job.reason, colours.WARNING if job.pending else ""),
         Cell(job.name),
     )
 
@@ -155,7 +182,7 @@ QUEUE: Pane[Job] = Pane(
 
 
 def _when(event: Event) -> float:
-    found = show.parse(event.time)
+    found = parse(event.time)
     return found.timestamp() if found else 0.0
 
 
@@ -164,10 +191,10 @@ def _event_cells(event: Event, now: float) -> Sequence[Cell]:
     warns = event.type == "Warning"
     often = f" (x{event.times})" if event.times > 1 else ""
     return (
-        Cell(ago(now - when) if when else "", "dim"),
-        Cell("!" if warns else "", "bold yellow"),
+        Cell(_span(now - when) if when else "", colours.MINOR),
+        Cell("!" if warns else "", colours.event(event.type)),
         Cell(event.about),
-        Cell(event.reason, "bold yellow" if warns else "green"),
+        Cell(event.reason, colours.event(event.type)),
         Cell(tidy(event.message) + often),
     )
 
@@ -190,3 +217,5 @@ EVENTS: Pane[Event] = Pane(
     ),
     words=lambda event: f"{event.type} {event.about} {event.reason} {event.message}",
 )
+
+PANES: Mapping[str, Pane[Any]] = {"nodes": NODES, "queue": QUEUE, "events": EVENTS}

@@ -1,21 +1,13 @@
-"""Nodes, jobs and events in the words of `seltzer top`, and the lines above them."""
+"""The tables of a dashboard: cells, sort orders, filters."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from tests.fakes.top_world import NOW, event, facts, job, node
 
-import pytest
-from tests.fakes.top_world import CONTROLLER, NOW, event, facts, job, lease, node
-
-from seltzer.api.core import Lease
-from seltzer.cli.facts import Facts
-from seltzer.cli.top import header as top_header
-from seltzer.cli.top import text
-from seltzer.cli.top.feed import Update
-from seltzer.cli.top.frame import PANES, Choice, frame
-from seltzer.cli.top.rows import EVENTS, NODES, QUEUE, node_rows
-
-MOMENT = datetime.fromtimestamp(NOW, UTC)
+from seltzer.view.facts import Facts
+from seltzer.view.frame import Choice, Update, frame
+from seltzer.view.panes import EVENTS, NODES, PANES, QUEUE, Column, Pane, node_rows
+from seltzer.view.text import Cell
 
 
 def texts(known: Facts, pane: str, sort: int = 0, words: str = "") -> list[list[str]]:
@@ -28,10 +20,6 @@ def texts(known: Facts, pane: str, sort: int = 0, words: str = "") -> list[list[
 def firsts(known: Facts, pane: str, sort: str, words: str = "") -> list[str]:
     at = [name for name, _ in PANES[pane].sorts].index(sort)
     return [row[0] for row in texts(known, pane, at, words)]
-
-
-def header(known: Facts) -> list[str]:
-    return [line.plain for line in top_header.lines(known, node_rows(known), MOMENT)]
 
 
 def test_a_node_is_told_with_its_jobs_and_when_it_will_be_free() -> None:
@@ -86,39 +74,9 @@ def test_the_newest_event_comes_first_and_a_warning_is_marked() -> None:
     ]
 
 
-def test_the_header_tells_who_is_in_charge_and_how_often_that_changed() -> None:
-    known = facts([node("cpu-0"), node("cpu-1", "DOWN")], [job(1, "cpu-0"), job(2)], told=lease(transitions=2))
-    first, second = header(known)
-    assert f"Slurm 26.05.5  {CONTROLLER} on n2 for 0s  2 failovers  0 restarts" in first
-    assert "nodes 2" in second
-    assert "1 idle  1 down    jobs  1 running  1 pending" in second
-
-
-def test_a_bar_gives_each_state_its_share_and_shows_the_smallest_too() -> None:
-    assert top_header.bar([1, 1], 24) == [12, 12]
-    assert top_header.bar([999, 1], 24) == [23, 1]
-    assert top_header.bar([5], 24) == [24]
-    assert sum(top_header.bar([1, 1, 1, 1, 1, 1, 994], 24)) == 24
-
-
 def test_without_slurm_the_nodes_are_known_by_their_pods() -> None:
     known = facts([node("cpu-0")], silent=True)
     assert texts(known, "nodes") == [["cpu-0", "?", "?", "", "n1", "Running", ""]]
-    assert "1 unknown" in header(known)[1]
-
-
-@pytest.mark.parametrize(
-    ("told", "says"),
-    [
-        (lease(), ""),
-        (lease(holder=""), "slurmctld is failing over: nobody is in charge right now"),
-        (lease(holder="gone"), "slurmctld is failing over from gone"),
-        (lease(phase="starting"), f"slurmctld is starting on {CONTROLLER}"),
-        (lease(phase="held"), f"slurmctld is held on {CONTROLLER}; 'seltzer debug demo --release' lets it go"),
-    ],
-)
-def test_a_slurmctld_that_is_not_in_charge_or_does_not_run_is_trouble(told: Lease, says: str) -> None:
-    assert top_header.trouble("demo", facts(told=told).controller) == says
 
 
 def test_rows_are_known_by_what_does_not_change() -> None:
@@ -129,15 +87,22 @@ def test_rows_are_known_by_what_does_not_change() -> None:
     assert EVENTS.key(known.events[0]) == "Ready-0"
 
 
-def test_as_text_it_is_a_header_and_the_tables_that_have_rows() -> None:
-    known = facts([node("cpu-0", jobs=True)], [job(7, "cpu-0")])
-    made = frame(Update(known), dict.fromkeys(PANES, Choice()))
-    lines = [line.plain for line in text.lines(made, 100_000, MOMENT)]
-    assert lines[2:] == [
-        "",
-        "NODE   STATE  JOBS  FREE    ON  POD      REASON",
-        "cpu-0  mixed  7     in 30m  n1  Running",
-        "",
-        "JOB  STATE    USER  PARTITION  FOR  LEFT  NODES  WHY  NAME",
-        "7    running  ada   cpu        1m   30m   cpu-0       train",
-    ]
+PANE: Pane[str] = Pane(
+    "Words",
+    (Column("WORD"),),
+    key=str,
+    cells=lambda word, now: (Cell(word),),
+    sorts=(("length", len), ("letters", str)),
+    words=lambda word: f"{word} {len(word)}",
+)
+
+
+def test_rows_that_are_equal_stay_in_the_order_in_which_they_came() -> None:
+    assert PANE.ordered(["bb", "aa", "c"], 0, "") == ["c", "bb", "aa"]
+    assert PANE.ordered(["bb", "aa", "c"], 1, "") == ["aa", "bb", "c"]
+
+
+def test_a_row_is_shown_if_all_words_are_in_it() -> None:
+    assert PANE.ordered(["Down", "drained", "idle"], 0, "D  7") == ["drained"]
+    assert PANE.ordered(["Down"], 0, "dOWN") == ["Down"]
+    assert PANE.ordered(["Down"], 0, "up") == []

@@ -1,4 +1,4 @@
-"""What there is to show at one moment, made where it holds up nobody: facts in, ordered rows out."""
+"""What a dashboard shows at one moment: the rows of each table, filtered and sorted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seltzer.cli.top.feed import Update
-from seltzer.cli.top.model import Pane
-from seltzer.cli.top.rows import EVENTS, NODES, QUEUE, NodeRow, node_rows
+from seltzer.view.facts import Facts
+from seltzer.view.panes import PANES, NodeRow, node_rows
 
-PANES: Mapping[str, Pane[Any]] = {"nodes": NODES, "queue": QUEUE, "events": EVENTS}
+
+@dataclass(frozen=True)
+class Update:
+    """A cluster as it is known now."""
+
+    facts: Facts
+    trouble: str = ""
+    """Why the facts may be stale; empty if they aren't."""
+    ahead: float = 0.0
+    """By how many seconds slurmctld's clock is ahead of ours."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a table is sorted, and for what it is searched."""
+    """The sort order of a table, and the words that its rows must contain."""
 
     sort: int = 0
     words: str = ""
@@ -27,13 +35,14 @@ class Frame:
 
     news: Update
     nodes: list[NodeRow]
-    """All of them."""
+    """All nodes, whatever the filter."""
     rows: Mapping[str, list[Any]]
-    """Of each table those that were asked for, in the order that was asked for."""
+    """The rows of each table that match its filter, in its order."""
     titles: Mapping[str, str]
 
 
 def frame(news: Update, choices: Mapping[str, Choice]) -> Frame:
+    """The rows and titles for these choices."""
     known, nodes = news.facts, node_rows(news.facts)
     jobs = known.slurm.jobs if known.slurm else ()
     all_rows: dict[str, Any] = {"nodes": nodes, "queue": jobs, "events": known.events}

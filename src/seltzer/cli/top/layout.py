@@ -1,65 +1,20 @@
-"""What a table on the screen is made of, and which of its columns fit. No I/O, and nothing of textual."""
+"""The layout of tables on a screen: which columns fit, and how tables share its lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-T = TypeVar("T")
+from seltzer.view.panes import Column
+
 GAP = 2
-# Lines of a table: with these one can work; with these one sees its title, its header and a row.
+# Lines of a table: enough to work with; enough to see its title, its header and a row.
 _USEFUL, _GLIMPSE = 7, 3
 
 
-class Cell(NamedTuple):
-    """A text on one line, and its style as rich knows it."""
-
-    text: str
-    style: str = ""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column that is as wide as what is in it, up to `most`. Where room is short, those of the highest rank go."""
-
-    title: str
-    rank: int = 0
-    most: int = 40
-    flexible: bool = False
-    """It takes the room that is left, and is cut down to `least` before any other goes."""
-    least: int = 12
-    right: bool = False
-
-
-@dataclass(frozen=True)
-class Pane(Generic[T]):
-    """One of the tables: what it shows of whom, by what it can be sorted, and what it is searched for in."""
-
-    title: str
-    columns: Sequence[Column]
-    key: Callable[[T], str]
-    cells: Callable[[T, float], Sequence[Cell]]
-    """The cells of a row, at a moment of the clock that the row goes by."""
-    sorts: Sequence[tuple[str, Callable[[T], Any]]]
-    words: Callable[[T], str]
-
-    def ordered(self, rows: Iterable[T], sort: int, wanted: str) -> list[T]:
-        """The rows that have all wanted words in them, in that order; rows that are equal stay as they came."""
-        words = wanted.lower().split()
-        if words:
-            rows = [row for row in rows if _has(self.words(row).lower(), words)]
-        return sorted(rows, key=self.sorts[sort % len(self.sorts)][1])
-
-
-def _has(text: str, words: Sequence[str]) -> bool:
-    return all(word in text for word in words)
-
-
 def fit(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
-    """How wide each column is; 0: it doesn't fit."""
+    """The width of each column; 0 if it doesn't fit."""
     capped = [min(need, column.most) for column, need in zip(columns, needed, strict=True)]
     floors = [
         min(wide, column.least) if column.flexible else wide for column, wide in zip(columns, capped, strict=True)
@@ -69,7 +24,7 @@ def fit(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[in
         kept.remove(max(kept, key=lambda at: (columns[at].rank, at)))
     found = [floors[at] if at in kept else 0 for at in range(len(columns))]
     room = max(0, width - _taken(found[at] for at in kept))
-    # First those that can do with less, then those that were cut short.
+    # First up to their maximum, then up to what they need.
     for wanted in (capped, needed):
         for at in kept:
             more = min(room, wanted[at] - found[at])
@@ -87,7 +42,7 @@ def _taken(widths: Iterable[int]) -> int:
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly so many cells; one that is cut says so."""
+    """The text in exactly that many cells. A text that is cut ends with an ellipsis."""
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
@@ -96,10 +51,10 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
 
 
 def share(needs: Sequence[int], room: int, favourite: int) -> list[int]:
-    """How many lines each of some tables gets, of so many in all; the last gets what is left.
+    """The number of lines of each table, of `room` in all. The last one gets what is left.
 
-    Each gets what it needs, where that is less than its fair share. Where those are too small to be of use, the
-    favourite gets all that it needs first, and of the others at least the titles are seen.
+    A table that needs less than its fair share gets what it needs. If fair shares are too small to be useful, the
+    favourite comes first, and the others show at least their titles.
     """
     if room // len(needs) < _USEFUL:
         most = _GLIMPSE if room >= _USEFUL + _GLIMPSE * (len(needs) - 1) else 1
