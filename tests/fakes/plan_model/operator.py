@@ -71,6 +71,8 @@ class Operator:
         """Another one takes over, who remembers nothing."""
         self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
         self._nodes: Mapping[str, Node] | None = None
+        self._named: frozenset[str] | None = None
+        self._queued: int | None = None
         self._answered = self.world.now
         self._kube_nodes: Store[KubeNode] = Store()
         self._machines = Machines(self._kube_nodes, self._following, self.world.clock)
@@ -97,12 +99,16 @@ class Operator:
         return 0.0 if self._surveyed is None else self.world.now - self._surveyed
 
     def poll(self) -> None:
-        """Slurm is asked. Without an answer nothing is known."""
+        """Slurm is asked, and so are the feeds. Without an answer nothing is known."""
         self._unread = False
         records = self.world.records
         self._nodes = {name: each.seen() for name, each in records.items()} if self.world.reachable else None
         if self.world.reachable:
             self._answered = self.world.now
+        self._named, self._queued = self._waiting_jobs()
+
+    def _waiting_jobs(self) -> tuple[frozenset[str], int] | tuple[None, None]:
+        return (frozenset(self.world.named), self.world.queued) if self.world.reachable else (None, None)
 
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
@@ -121,8 +127,10 @@ class Operator:
             slurm=self._slurm(),
             now=world.now,
             closing=wish.closing,
-            named=frozenset(world.named) if world.reachable else None,
-            queued=world.queued if world.reachable else None,
+            named=self._named,
+            ending_partition="cpu" if wish.deleted is not None else "",
+            queued=self._queued,
+            deadlines_age=float("inf") if self._named is None else 0.0,
             controller_started=world.controller_started,
             machines=self._machines.of({pod.spec.node_name for pod in self._pods}),
         )
@@ -174,7 +182,7 @@ class Operator:
                 due = recheck.still_due(action, facts)
             except SeltzerError:
                 continue  # Slurm doesn't answer
-            if self.world.exists:
+            if due and self.world.exists:
                 self._one(due, seen)
 
     def _read(self, actions: Sequence[Action]) -> Facts:
@@ -182,7 +190,8 @@ class Operator:
         needs = recheck.needs(actions, self._nodes or {})
         records = self.world.records if self.world.reachable else None
         nodes = {name: each.seen() for name, each in records.items()} if records is not None else None
-        return Facts(nodes if needs.nodes else None, self._ask(needs.silent))
+        named, queued = self._waiting_jobs()
+        return Facts(nodes if needs.nodes else None, self._ask(needs.silent), named, queued)
 
     def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> None:
         needs = support.needs(seen, decision)
@@ -198,7 +207,7 @@ class Operator:
         if self._thought is None or self._thought[2] != self.world.wish or not self.world.exists:
             return
         seen, decision, _ = self._thought
-        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods
+        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods | DeleteRecords | SetFinalizer
         actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
         self.do(things.part_of(actions, order, count), seen, decision)
 
@@ -224,10 +233,9 @@ class Operator:
                         world.pods[patch.name].patch(patch)
                 self.watch()
             case DrainNodes() | ResumeNodes() | DownNodes() | KillJobs() | MarkNodes() | SetAddress() | DeleteRecords():
-                if action.names:
-                    self.promises.may_write(action, seen)
-                    self._unread = True
-                if action.names and world.reachable:
+                self.promises.may_write(action, seen)
+                self._unread = True
+                if world.reachable:
                     self._on_slurm(action, seen)
             case _:
                 raise AssertionError(f"{action} isn't for a NodeSet")
