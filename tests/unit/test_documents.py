@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from collections import Counter
@@ -82,3 +83,25 @@ def test_links_to_a_heading_lead_to_one() -> None:
         for document, target, heading in links
         if heading not in headings[(document.parent / target).resolve() if target else document]
     ] == []
+
+
+def test_every_step_of_the_walk_through_the_code_exists() -> None:
+    text = (REPO / "docs/architecture.md").read_text()
+    walk = text[text.index("### From YAML to idle") : text.index("## Layers")]
+    names = set(re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_]+(?:\.[a-z_]+)?)`", walk))
+    assert len(names) >= 30
+    assert sorted(name for name in names if not exists(f"seltzer.{name}")) == []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[end:]:
+            found = getattr(found, attribute, None) or getattr(found, "__dataclass_fields__", {}).get(attribute)
+        return found is not None
+    return False
