@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
+from tests.builders import objects
 
-from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
+from seltzer.api.core import Node
 from seltzer.api.labels import CLUSTER, COMPONENT, NODESET
 from seltzer.api.slurmcluster import SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Standby, VolumeStatus
@@ -40,25 +41,17 @@ class Rig:
 
     def pod(self, name: str, node: str, component: str, **labels: str) -> None:
         marked = {COMPONENT: component, CLUSTER: name.partition("-")[0], **labels}
-        metadata = ObjectMeta(name=name, namespace="ns", resource_version=self._next(), labels=marked)
-        self.caches.pods.put(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
+        self.caches.pods.put(objects.pod(name, machine=node, version=self._next(), labels=marked))
         self.told.clear()
 
     def node(self, name: str, ready: str) -> Node:
-        status = NodeStatus(conditions=(NodeCondition(type="Ready", status=ready),))
-        return Node(metadata=NodeMeta(name=name, resource_version=self._next()), status=status)
+        return objects.machine(name, ready, version=self._next())
 
     def lease(self, holder: str, renewed: str, **annotations: str) -> None:
-        metadata = ObjectMeta(
-            name="demo-slurmctld",
-            namespace="ns",
-            resource_version=self._next(),
-            labels={CLUSTER: "demo"},
-            annotations=annotations,
-        )
         self.told.clear()
-        spec = LeaseSpec(holder_identity=holder, renew_time=renewed)
-        self.caches.leases.put(Lease(metadata=metadata, spec=spec))
+        names: dict[str, Any] = annotations
+        found = objects.lease(holder, renewed=renewed, version=self._next(), labels={CLUSTER: "demo"}, **names)
+        self.caches.leases.put(found)
 
 
 @pytest.fixture
