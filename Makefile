@@ -13,6 +13,7 @@ slow_tests := $(wildcard tests/contract tests/e2e tests/faults)
 # one are what the kernel's usual 128 inotify instances suffice for.
 sandboxes := 2
 side_by_side := --numprocesses $(sandboxes) --dist loadfile --no-loadscope-reorder
+unit_tests := --quiet --numprocesses 3 tests/unit
 caches := .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
 started := $(shell date +%s)
 cache = $$(. scripts/setup.sh && printf %s "$$cache")
@@ -61,7 +62,17 @@ layers: setup ## Check which layers import which (import-linter)
 
 .PHONY: unit
 unit: setup ## Run the unit tests
-	@.venv/bin/pytest --quiet --numprocesses 3 tests/unit
+	@.venv/bin/pytest $(unit_tests)
+
+.PHONY: flakes
+flakes: setup ## Run the unit tests many times beside CPU hogs and count failures (`make flakes runs=20 hogs=2`; `slow=1`: all tests)
+	@flakes=(.venv/bin/python -m tests.flakes $(if $(runs),--runs "$(runs)") $(if $(hogs),--hogs "$(hogs)") --); failed=0; \
+	"$${flakes[@]}" $(unit_tests) || failed=$$?; \
+	if [[ -n "$(slow)" && $$failed -lt 2 ]]; then \
+		.venv/bin/seltzer sandbox prepare; \
+		"$${flakes[@]}" --timeout 900 $(side_by_side) $(slow_tests) || failed=$$?; \
+	fi; \
+	exit $$failed
 
 .PHONY: bench
 bench: setup ## Run the benchmarks and compare them with the floor; also writes build/bench.json

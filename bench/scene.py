@@ -1,4 +1,4 @@
-"""What scale is measured on: a sandbox with KWOK nodes, the operator in its pod, one real Slurm cluster."""
+"""The environment of the scale bench: a sandbox with KWOK nodes, the operator in its pod, one real Slurm cluster."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SELECTOR = {"labelSelector": "app.kubernetes.io/component=slurmd"}
 
 @dataclass(frozen=True)
 class Scene:
-    """Everybody who takes part."""
+    """All participants."""
 
     sandbox: Sandbox
     client: Client
@@ -63,7 +63,7 @@ class Scene:
 
     @contextmanager
     def watching(self, look: Callable[[Pod | None], None]) -> Iterator[None]:
-        """Call `look` with every pod that is new or changed, with None when one is gone."""
+        """Call `look` with every new or changed pod, and with None when one is gone."""
         self._lookers.append(look)
         try:
             yield
@@ -74,7 +74,7 @@ class Scene:
         return [f"{NODESET}-{number}" for number in range(count)]
 
     def pod(self, name: str) -> dict[str, Any]:
-        """The pod that the operator would make, for nobody: whoever has no owner isn't the operator's."""
+        """The pod that the operator would make, without an owner: the operator ignores it."""
         made: dict[str, Any] = build_nodeset.pod(self.nodeset, self.cluster, Images(), name)
         made["metadata"].pop("ownerReferences")
         return made
@@ -83,7 +83,7 @@ class Scene:
         await self.client.patch(kinds.NODESETS, NODESET, NAMESPACE, patch={"spec": {"replicas": count}})
 
     async def idle(self, count: int) -> bool:
-        """So many pods are Ready, and as many nodes are idle in Slurm."""
+        """This many pods are Ready, and as many nodes are idle in Slurm."""
         if len(self.slurmds.registered) != count or sum(map(pod_state.ready, self.pods)) != count:
             return False
         return (await self.counts())["idle"] == count
@@ -99,7 +99,7 @@ class Scene:
     # --- the operator ---------------------------------------------------------------------------------------------
 
     async def operator_off(self) -> None:
-        """Nobody but the floor is at work."""
+        """Only the floor's client is at work."""
         await self._operators(0)
 
         async def away() -> bool:
@@ -108,7 +108,7 @@ class Scene:
         await until("the operator is gone", away)
 
     async def operator_on(self) -> int:
-        """The operator leads and has done something; its process."""
+        """Wait until the operator leads and has done something. Returns its process."""
         await self._operators(1)
 
         async def leads() -> bool:

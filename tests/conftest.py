@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+# First, since it replaces clocks that others keep references to.
+import tests.virtual_time  # noqa: F401
+
+# isort: split
+import asyncio
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests import postmortem, side_by_side
 from tests.harness import Cluster, Sandbox, seltzer, succeed
+from tests.virtual_time import VirtualLoop
 
 from seltzer_sandbox.run.layout import Layout
 
@@ -17,8 +23,18 @@ NAME = "-".join(filter(None, (os.environ.get("SELTZER_TEST_SANDBOX", "e2e"), sid
 
 # No test depends on how fast the machine is, those that Hypothesis drives included.
 _usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
-settings.register_profile("seltzer", _usual, deadline=None)
+settings.register_profile("seltzer", _usual, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("seltzer")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Async unit tests run in virtual time unless they are marked `real_time`, others if marked `virtual_time`."""
+    virtual = "unit" in item.path.parts and not item.get_closest_marker("real_time")
+    if virtual or item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualLoop}
+    return {"real": asyncio.new_event_loop}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -63,6 +63,8 @@ def seen(
     closing: bool = False,
     named: frozenset[str] | None = frozenset(),
     queued: int | None = 0,
+    ending_partition: str = "cpu",
+    deadlines_age: float = 0.0,
     age: float = 1000.0,
     **more: Any,
 ) -> NodeSetObservation:
@@ -78,6 +80,8 @@ def seen(
         closing=closing,
         named=named,
         queued=queued,
+        ending_partition=ending_partition,
+        deadlines_age=deadlines_age,
     )
     return aged(replace(observation, **more), age)
 

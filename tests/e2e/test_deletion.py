@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from tests.harness import Cluster, Sandbox, until
 
+GRACE = 5
 MANAGED = "--selector=app.kubernetes.io/managed-by=seltzer"
 
 
@@ -25,9 +26,9 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
 def doomed(installed: Sandbox) -> Iterator[Cluster]:
     """A cluster that a test deletes, in a namespace of its own: the last one's may still be going."""
     cluster = Cluster(installed, f"doomed-{uuid4().hex[:8]}", "demo")
-    cluster.create(
-        {"controller": {"storage": {"onDelete": "delete"}}}, cpu={"replicas": 1}
-    )  # fmt: skip
+    # A node whose job nobody can ask about has its whole grace: a short one, so that nobody waits for it here.
+    hasty = {"podTemplate": {"spec": {"terminationGracePeriodSeconds": GRACE}}}
+    cluster.create({"controller": {"storage": {"onDelete": "delete"}}}, cpu={"replicas": 1, **hasty})
     cluster.wait_ready()
     yield cluster
     cluster.delete_namespace_later()
@@ -111,7 +112,7 @@ def test_a_cluster_whose_slurmctld_was_deleted_does_not_hang(doomed: Cluster) ->
     doomed.kubectl("delete", "slurmclusters,nodesets", "--all", "--wait=false")
     until("the node is drained", lambda: "DRAIN" in doomed.slurm_nodes()["cpu-0"])
     doomed.kubectl("delete", "deployment/demo-slurmctld")
-    # The pod of the job has its whole grace, which is 30 s.
+    # The pod of the job has its whole grace.
     until("both are gone", lambda: not doomed.get("slurmclusters,nodesets").get("items"), deadline=120)
     until("nothing is left", lambda: not left(doomed))
 

@@ -17,7 +17,7 @@ from tests.fakes.apiserver.things import NODESETS
 from tests.fakes.operator_rig import CLUSTERS, Rig, rigged
 
 # Each of these plays dozens of lives.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.virtual_time]
 
 T = TypeVar("T")
 Step = Callable[[Rig], Awaitable[None]]

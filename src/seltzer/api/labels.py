@@ -1,4 +1,4 @@
-"""The labels, annotations and the finalizer of our objects, shared by all that read and build them.
+"""The labels, annotations and the finalizer of our objects, shared by the code that reads them and builds them.
 
 CONFIG is the digest of a configuration: on the ConfigMap that is rolled out, on slurmctld's pod, and on its Lease.
 """
@@ -33,7 +33,7 @@ TEMPLATE: Final = "seltzer.dev/template"
 CONTROLLER_POD: Final = "seltzer.dev/pod"
 """On the controller's Deployment: the digest of the pod that it makes."""
 TRIAL: Final = "seltzer.dev/trial"
-"""On a trial: the configuration that it tries."""
+"""On a trial: the ID of the configuration and the controller pod that it tries."""
 CHECKSUM: Final = "seltzer.dev/checksum"
 LOGIN_CONFIG: Final = "seltzer.dev/login-config"
 """On a login pod: the digest of its ConfigMap, which holds people's keys."""

@@ -101,7 +101,7 @@ def resume(
 
 async def _tell(client: Client, target: Target, message: str) -> None:
     recorder = Recorder(client, "seltzer")
-    await recorder.tell(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
+    await recorder.record(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
 
 
 def checked_reason(reason: str | None) -> str:

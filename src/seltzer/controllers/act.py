@@ -124,15 +124,18 @@ class Actor:
         if connection is None:
             return Facts()
         needs = recheck.needs(actions, connection.view.nodes if connection.view else {})
+        named = await connection.named.now(None) if needs.named else None
+        queued = await connection.queued.now(needs.partition) if needs.partition else None
         view = await connection.fresh(within=needs.max_age) if needs.nodes else None
         # Read last: this goes stale fastest.
         answers = connection.answers(needs.silent) if needs.silent else {}
-        return Facts(view.nodes if view else None, answers)
+        return Facts(view.nodes if view else None, answers, named, queued)
 
     async def _one(self, action: Action) -> _ActionResult:
         kind = type(action).__name__
         try:
-            part = await self._do(action)
+            due = recheck.still_due(action, self._facts)
+            part = await self._do(due) if due else _ActionResult(None)
         except SeltzerError as error:
             part = _ActionResult(None, error)
         if part.done:
@@ -222,9 +225,8 @@ class Actor:
         return True
 
     async def _delete_pods(self, action: DeletePods) -> _ActionResult:
-        pods = recheck.still_due(action, self._facts).pods
         namespace = self._subject.item.metadata.namespace
-        some = await self._each(pods, lambda pod: if_there(self._delete_pod(pod, namespace)))
+        some = await self._each(action.pods, lambda pod: if_there(self._delete_pod(pod, namespace)))
         return _ActionResult(replace(action, pods=some.done) if some.done else None, some.error)
 
     async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> batch.BatchResult[T]:
@@ -288,9 +290,6 @@ class Actor:
     async def _on_slurm(self, action: OnSlurm) -> _ActionResult:
         if self._connection is None:
             raise SeltzerError("Slurm can't be asked")
-        action = recheck.still_due(action, self._facts)
-        if not action.names:
-            return _ActionResult(None)
         outcome = await self._connection.write(type(action).__name__, slurm_actions.call(action))
         if outcome is None or not outcome.failed:
             return _ActionResult(action)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import functools
 import time
@@ -36,7 +35,6 @@ from seltzer.plan.nodeset import (
     deletion,
     membership,
     next_pass,
-    node_records,
     nodeset_status,
     support,
     unreachable_pods,
@@ -44,8 +42,7 @@ from seltzer.plan.nodeset import (
 from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
-from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.slurm.errors import SlurmError
+from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
 
 
 class NodeSetController:
@@ -82,10 +79,12 @@ class NodeSetController:
         labelled = self._caches.pods.by("nodeset", str(key))
         if connection and connection.view is not None and next_pass.needs_fresh_nodes(nodeset, labelled):
             await connection.fresh()
-        seen = await self._observe(nodeset, connection)
+        seen = self._observe(nodeset, connection)
         began = time.thread_time()
         decision = plan.decide(seen)
         cost = time.thread_time() - began
+        if connection:
+            _feed(decision.wants, connection)
         actions = [*self._support(seen, decision), *decision.actions, *decision.told]
         done = await self._actor(nodeset, connection).act(actions)
         failures = [failure.message for failure in done.failures]
@@ -122,42 +121,27 @@ class NodeSetController:
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
         return Actor(self._client, self._children, subject, connection, lambda name: make()(name), wrote)
 
-    async def _observe(self, nodeset: NodeSet, connection: SlurmConnection | None) -> NodeSetObservation:
+    def _observe(self, nodeset: NodeSet, connection: SlurmConnection | None) -> NodeSetObservation:
         caches, key, where = self._caches, key_of(nodeset), cluster_key(nodeset)
         cluster = caches.clusters.get(where)
         template, refusal = self._template(nodeset, cluster)
-        slurm = members.slurm(caches, where, connection)
         pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if membership.owns(nodeset, pod))
+        ending = deletion.ending_partition(nodeset, members.of(caches, where)) if deletion.deleted(nodeset) else ""
         seen = NodeSetObservation(
             nodeset=nodeset,
             verdict=members.verdicts(caches, where)[key],
             pods=pods,
             template=template,
             refusal=refusal,
-            slurm=slurm,
+            slurm=members.slurm(caches, where, connection),
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
             controller_started=GuardReport(members.control_plane(caches, where).lease).running_since,
-            free_at=connection.free_at if connection else {},
+            ending_partition=ending,
+            machines=caches.machines.of({pod.spec.node_name for pod in pods}),
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
-        seen = await self._with_jobs(await _with_deadlines(seen, connection), connection)
-        # Last, since nothing is older sooner: who was silent when the questions above were asked may be back.
-        seen = dataclasses.replace(seen, machines=caches.machines.of({pod.spec.node_name for pod in pods}))
-        if connection and slurm.nodes is not None and (doubtful := unreachable_pods.doubtful(seen)):
-            seen = dataclasses.replace(seen, answers=connection.answers(doubtful))
-        return seen
-
-    async def _with_jobs(self, seen: NodeSetObservation, connection: SlurmConnection | None) -> NodeSetObservation:
-        """Add what waiting jobs need, where a record or the whole NodeSet is about to go."""
-        if connection is None or seen.slurm.nodes is None:
-            return seen
-        if not node_records.can_wait(seen) and any(not node.occupied for node in node_records.orphaned(seen)):
-            seen = dataclasses.replace(seen, named=await connection.named())
-        if deletion.deleted(seen.nodeset) and not seen.pods:
-            partition = deletion.ending_partition(seen.nodeset, members.of(self._caches, cluster_key(seen.nodeset)))
-            seen = dataclasses.replace(seen, queued=await connection.queued(partition) if partition else 0)
-        return seen
+        return _with_feeds(seen, connection) if connection else seen
 
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
@@ -188,18 +172,24 @@ async def _has_read_its_writes(connection: SlurmConnection) -> bool:
     return await connection.fresh() is not None
 
 
-async def _with_deadlines(seen: NodeSetObservation, connection: SlurmConnection | None) -> NodeSetObservation:
-    """Add when nodes will be free, if some of them have to go and it matters which."""
-    nodes = seen.slurm.nodes
-    target = seen.nodeset.spec.replicas
-    if connection is None or nodes is None or not 0 < target < len(seen.pods):
-        return seen
-    names_ = [pod.metadata.name for pod in seen.pods]
-    busy = [name for name in names_ if name in nodes and nodes[name].occupied]
-    open_ = [name for name in busy if not nodes[name].drained]
-    if len(names_) - len(open_) >= len(names_) - target:
-        return seen
-    with contextlib.suppress(SlurmError):
-        free_in = await connection.free_in(open_)
-        return dataclasses.replace(seen, free_in=free_in)
-    return seen
+def _with_feeds(seen: NodeSetObservation, connection: SlurmConnection) -> NodeSetObservation:
+    """Add the latest answers of the connection's feeds."""
+    suspects = unreachable_pods.doubtful(seen) if seen.slurm.nodes is not None else {}
+    return dataclasses.replace(
+        seen,
+        free_at=connection.deadlines.free_at,
+        deadlines_age=connection.deadlines.age,
+        named=connection.named.latest(None),
+        queued=connection.queued.latest(seen.ending_partition),
+        answers=connection.answers(suspects) if suspects else {},
+    )
+
+
+def _feed(wants: Wants, connection: SlurmConnection) -> None:
+    """Have the feeds fetch what the next plan needs."""
+    if wants.deadlines:
+        connection.deadlines.want()
+    if wants.named:
+        connection.named.want(None)
+    if wants.partition:
+        connection.queued.want(wants.partition)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
 from seltzer.build.components import slurmctld, slurmd, slurmrestd
 from seltzer.controllers import metrics
+from seltzer.controllers.slurm_feeds import Deadlines, Feed
 from seltzer.controllers.slurmd_probe import SlurmdProbe
 from seltzer.kube.resource import Key, key_of
 from seltzer.slurm import hostlist, jobs
@@ -32,11 +33,6 @@ T = TypeVar("T")
 JOBS_EVERY = 5.0
 # That nothing changed is told in a few milliseconds: half a second is what people feel as at once.
 PACE = Pace(busy=1.0, idle=0.5)
-# Deadlines change with jobs that start and end, and seldom by themselves. What asking for them takes, of slurmctld's
-# time, is at most a twentieth.
-DEADLINES_EVERY = 5.0
-DEADLINES_AT_LEAST_EVERY = 60.0
-DEADLINES_SHARE = 20.0
 # Before, the guard gives up by itself and says why: squeue after 10 s, a question about addresses after 5.
 _GUARD_DEADLINE = 12.0
 
@@ -98,10 +94,11 @@ class SlurmConnection:
         self.cache.watch(changed)
         self.cache.watch(self._on_nodes)
         self._started = time.monotonic()
-        # When the last job on each busy node reaches its limit, by our clock; None where it has none.
-        self.free_at: Mapping[str, float | None] = {}
-        self._jobs_changed = asyncio.Event()
-        self._doubts = SlurmdProbe(self._who_answers, lambda: changed(Change()))
+        # The nodes that waiting jobs ask for by name, and how many jobs of a partition haven't ended.
+        self.named: Feed[None, frozenset[str]] = Feed(self._ask_named, lambda: changed(Change()))
+        self.queued: Feed[str, int] = Feed(self._ask_queued, lambda: changed(Change()))
+        self.deadlines = Deadlines(self._ask_deadlines, self._busy, lambda names: changed(Change(names)))
+        self._probe = SlurmdProbe(self._who_answers, lambda: changed(Change()))
 
     @property
     def view(self) -> View | None:
@@ -132,8 +129,10 @@ class SlurmConnection:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.cache.run())
             group.create_task(self._count_jobs())
-            group.create_task(self._follow_deadlines())
-            group.create_task(self._doubts.run())
+            group.create_task(self.named.run())
+            group.create_task(self.queued.run())
+            group.create_task(self.deadlines.run())
+            group.create_task(self._probe.run())
 
     async def _count_jobs(self) -> None:
         while True:
@@ -146,28 +145,13 @@ class SlurmConnection:
             await asyncio.sleep(JOBS_EVERY)
 
     def _on_nodes(self, change: Change) -> None:
+        busy = self._busy()
+        if any(name in self.deadlines.free_at or name in busy for name in change.names):
+            self.deadlines.jobs_changed()
+
+    def _busy(self) -> frozenset[str]:
         view = self.cache.view
-        if view and any(name in self.free_at or _is_busy(view, name) for name in change.names):
-            self._jobs_changed.set()
-
-    async def _follow_deadlines(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DEADLINES_AT_LEAST_EVERY):
-                    await self._jobs_changed.wait()
-            self._jobs_changed.clear()
-            began = time.monotonic()
-            view = self.cache.view
-            busy = [name for name, node in view.nodes.items() if node.occupied] if view else []
-            with contextlib.suppress(SlurmError):
-                self._tell_deadlines(await self._deadlines(busy))
-            await asyncio.sleep(max(DEADLINES_EVERY, DEADLINES_SHARE * (time.monotonic() - began)))
-
-    def _tell_deadlines(self, found: Mapping[str, float | None]) -> None:
-        before, self.free_at = self.free_at, found
-        names = frozenset(name for name in {*before, *found} if before.get(name, 0.0) != found.get(name, 0.0))
-        if names:
-            self._changed(Change(names))
+        return frozenset(name for name, node in view.nodes.items() if node.occupied) if view else frozenset()
 
     async def fresh(self, within: float = 0.0) -> View | None:
         """Ask now, unless that was done `within` so many seconds, since our last write; None if there is no answer."""
@@ -189,19 +173,12 @@ class SlurmConnection:
             self._written = time.monotonic()
             self.cache.changed()
 
-    async def free_in(self, nodes: Iterable[str]) -> dict[str, int]:
-        """In how many seconds the last job on each of these nodes reaches its limit; not those that have no limit."""
-        now = time.time()
-        found = await self._deadlines(nodes)
-        return {name: round(at - now) for name, at in found.items() if at is not None}
-
-    async def _deadlines(self, nodes: Iterable[str]) -> dict[str, float | None]:
+    async def _ask_deadlines(self, nodes: Collection[str]) -> dict[str, float | None]:
         """When the last job on each of these nodes reaches its limit; None where one has none."""
-        wanted = frozenset(nodes)
-        if not wanted:
+        if not nodes:
             return {}
-        text = await self._ask_guard(guard_api.jobs(hostlist.fold(wanted)))
-        now = time.time()
+        text = await self._ask_guard(guard_api.jobs(hostlist.fold(nodes)))
+        now, wanted = time.time(), frozenset(nodes)
         longest: dict[str, float | None] = {}
         for job in jobs.parse(text):
             at = None if job.seconds_left is None else now + job.seconds_left
@@ -215,7 +192,7 @@ class SlurmConnection:
 
         It never waits. Who isn't known is asked, and `changed` is called when the answer is there.
         """
-        return self._doubts.answers(nodes)
+        return self._probe.answers(nodes)
 
     async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
@@ -224,16 +201,14 @@ class SlurmConnection:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
 
-    async def named(self) -> frozenset[str] | None:
-        """The nodes that waiting jobs ask for by name; None if that can't be told."""
+    async def _ask_named(self, _: None) -> frozenset[str] | None:
         try:
             return jobs.parse_named(await self._ask_guard(guard_api.NAMED))
         except SlurmError as error:
             logger.warning("%s: which nodes waiting jobs name isn't known: %s", self.key, error)
             return None
 
-    async def queued(self, partition: str) -> int | None:
-        """How many jobs of a partition haven't ended; None if that can't be told."""
+    async def _ask_queued(self, partition: str) -> int | None:
         try:
             return await slurm_metrics.jobs_in_partition(self._controller(slurmctld.PORT), partition)
         except SlurmError as error:
@@ -253,11 +228,6 @@ class SlurmConnection:
         """The controller's pod that is in charge now."""
         pod = self._secrets.controller()
         return self._route.http(self.key.namespace, self._service, port, pod=pod, deadline=_GUARD_DEADLINE)
-
-
-def _is_busy(view: View, name: str) -> bool:
-    node = view.nodes.get(name)
-    return node is not None and node.occupied
 
 
 class SlurmConnections:

@@ -165,7 +165,7 @@ class Term:
         self._context.crashes.note(run.child)
         rollout = self._context.rollout
         if not run.killed and rollout.refuse(run.config, run.cause() or why):
-            log.say(f"goes back from configuration {run.config.digest[:10]} to the one before")
+            log.say(f"rolls back from configuration {run.config.digest[:10]} to the previous one")
             return True
         pause = self._backoff.after(time.monotonic() - run.started_at)
         self._report.set("crashed", message=why)

@@ -50,7 +50,7 @@ class Recorder:
         self._now = now
         self._written: OrderedDict[str, _Written] = OrderedDict()
 
-    async def tell(
+    async def record(
         self, resource: Resource[Any], item: HasMeta, kind: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
         """`reason` is one CamelCase word for programs, `message` is for people."""

@@ -122,9 +122,13 @@ class MirrorPods:
 
 @dataclass(frozen=True)
 class SetFinalizer:
-    """Add our finalizer to the object that the plan is about, or remove it."""
+    """Add our finalizer to the object that the plan is about, or remove it.
+
+    `if_empty` names a partition that ends with the object: the finalizer stays while jobs wait in it.
+    """
 
     present: bool
+    if_empty: str = ""
 
 
 # --- Slurm: each is one call, for any number of nodes -------------------------------------------------------------
@@ -182,9 +186,13 @@ class SetAddress:
 
 @dataclass(frozen=True)
 class DeleteRecords:
-    """Remove these nodes from Slurm; their pods are gone."""
+    """Remove these nodes from Slurm; their pods are gone.
+
+    `unless_named` keeps the records of nodes that waiting jobs name: those jobs would be lost.
+    """
 
     names: tuple[str, ...]
+    unless_named: bool = False
 
 
 OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | DeleteRecords

@@ -15,11 +15,13 @@ from seltzer.plan import slurm_state
 from seltzer.plan.actions import (
     Action,
     DeletePods,
+    DeleteRecords,
     DownNodes,
     DrainNodes,
     KillJobs,
     OnSlurm,
     ResumeNodes,
+    SetFinalizer,
 )
 from seltzer.slurm.models import Node
 
@@ -37,25 +39,38 @@ class Needs:
     max_age: float = 0.0
     # Whether these slurmds answer: addresses by node name.
     silent: Mapping[str, str] = field(default_factory=dict)
+    # The nodes that waiting jobs name, and the jobs that wait in a partition.
+    named: bool = False
+    partition: str = ""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What was read. `nodes` is None if Slurm didn't answer; a slurmd that isn't in `answers` is unknown."""
+    """What was read. None is unknown, and so is a slurmd that isn't in `answers`."""
 
     nodes: Mapping[str, Node] | None = None
     answers: Mapping[str, bool] = field(default_factory=dict)
+    named: frozenset[str] | None = None
+    queued: int | None = None
 
 
 def needs(actions: Iterable[Action], known: Mapping[str, Node]) -> Needs:
     """What these actions depend on. `known` is Slurm's nodes as of the plan."""
-    checked = [action for action in actions if needs_nodes(action)]
+    checked: list[Action] = []
     silent: dict[str, str] = {}
-    for action in checked:
-        if isinstance(action, DownNodes):
-            silent |= action.silent
+    named, partition = False, ""
+    for action in actions:
+        if needs_nodes(action):
+            checked.append(action)
+        match action:
+            case DownNodes():
+                silent |= action.silent
+            case DeleteRecords():
+                named = named or action.unless_named
+            case SetFinalizer(False):
+                partition = action.if_empty
     drained = all(isinstance(action, DeletePods) and _are_drained(action, known) for action in checked)
-    return Needs(bool(checked), _MOMENT if drained else 0.0, silent)
+    return Needs(bool(checked), _MOMENT if drained else 0.0, silent, named, partition)
 
 
 def needs_nodes(action: Action) -> bool:
@@ -65,19 +80,34 @@ def needs_nodes(action: Action) -> bool:
     )
 
 
-def still_due(action: A, facts: Facts) -> A:
-    """The action without the nodes or pods that changed since it was planned. Raises if Slurm doesn't answer."""
-    if not needs_nodes(action):
-        return action
+def still_due(action: A, facts: Facts) -> A | None:
+    """The action without what changed since it was planned; None if nothing is left. Raises if Slurm doesn't answer."""
+    match action:
+        case DeletePods(pods) if action.ask:
+            known = _known(facts)
+            left = tuple(pod for pod in pods if _is_still_empty(known.get(pod.name)))
+            return replace(action, pods=left) if left else None
+        case DeleteRecords(names) if action.unless_named:
+            return _with_names(action, () if facts.named is None else (n for n in names if n not in facts.named))
+        case SetFinalizer(False) if action.if_empty:
+            return action if facts.queued == 0 else None
+        case DrainNodes(names) | ResumeNodes(names) | DownNodes(names) | KillJobs(names):
+            known = _known(facts)
+            back = _answering(action, facts) if isinstance(action, DownNodes) else frozenset()
+            due = (name for name in names if (node := known.get(name)) and is_due(action, node))
+            return _with_names(action, (name for name in due if name not in back))
+    return action
+
+
+def _known(facts: Facts) -> Mapping[str, Node]:
     if facts.nodes is None:
         raise SeltzerError("Slurm can't be asked right now, so nothing is done that could cost a job")
-    if isinstance(action, DeletePods):
-        pods = tuple(pod for pod in action.pods if _is_still_empty(facts.nodes.get(pod.name)))
-        return replace(action, pods=pods)
-    assert isinstance(action, OnSlurm)
-    back = _answering(action, facts) if isinstance(action, DownNodes) else frozenset()
-    due = (name for name in action.names if (node := facts.nodes.get(name)) and is_due(action, node))
-    return replace(action, names=tuple(name for name in due if name not in back))
+    return facts.nodes
+
+
+def _with_names(action: A, names: Iterable[str]) -> A | None:
+    left = tuple(names)
+    return replace(action, names=left) if left else None  # type: ignore[arg-type]
 
 
 def is_due(action: OnSlurm, node: Node) -> bool:

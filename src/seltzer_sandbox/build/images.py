@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,6 @@ from seltzer_sandbox.build.buildah import Buildah, limits
 from seltzer_sandbox.build.parallel import ParallelJobs
 from seltzer_sandbox.build.pool import Pool
 
-SLURM = ("slurmctld", "slurmdbd", "slurmrestd", "slurmd", "login")
 BUILD_DEADLINE = 900.0
 WORKERS = 3  # on two cores: 39 s instead of 79 s one after the other, since builds wait for downloads
 _KEPT = 3  # archives: the current one, and two for other branches or checkouts
@@ -202,10 +202,16 @@ def _secrets(buildah: Buildah) -> Iterator[list[str]]:
         yield options
 
 
+def slurm_targets(dockerfile: Path) -> list[str]:
+    """The images of Slurm's Dockerfile: each stage on top of its stage `slurm` is one."""
+    return re.findall(r"^FROM slurm AS (\S+)$", dockerfile.read_text(), re.MULTILINE)
+
+
 def _recipes(binaries: Path) -> list[Recipe]:
     root = Path(__file__).parents[3]
     images = root / "images"
-    if not (images / "slurm" / "Dockerfile").is_file():
+    dockerfile = images / "slurm" / "Dockerfile"
+    if not dockerfile.is_file():
         raise SeltzerError("images are built from a checkout of the repository; run seltzer from one")
     for program in ("pause", "coredns"):
         if not (binaries / program).is_file():
@@ -216,8 +222,8 @@ def _recipes(binaries: Path) -> list[Recipe]:
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
     return [
         *(
-            Recipe(target, images / "slurm" / "Dockerfile", {**slurm, **more.get(target, {})}, target)
-            for target in SLURM
+            Recipe(target, dockerfile, {**slurm, **more.get(target, {})}, target)
+            for target in slurm_targets(dockerfile)
         ),
         Recipe("operator", images / "operator" / "Dockerfile", _sources(root)),
         *(

@@ -231,8 +231,8 @@ class World:
                 self.server.annotate("hold", "true")
             case 3:
                 self.server.annotate("hold", None)
-            case 4 if self.truth.reign:
-                self.server.annotate("accept-state", f"epoch-{self.truth.reign.number}")
+            case 4 if self.truth.term:
+                self.server.annotate("accept-state", f"epoch-{self.truth.term.number}")
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from seltzer.plan import recheck, slurm_state
-from seltzer.plan.actions import DeletePods
+from seltzer.plan.actions import DeletePods, DeleteRecords, SetFinalizer
 from seltzer.plan.nodeset import (
     deletion,
     drain_causes,
@@ -25,15 +25,17 @@ from seltzer.plan.nodeset import (
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.nodeset.support import SupportNeeds
+from seltzer.plan.recheck import Facts
 
 Mutant = Callable[[], AbstractContextManager[object]]
 
-_decide, _free_names, _is_over, _needs, _outdated = (
+_decide, _free_names, _is_over, _needs, _outdated, _still_due = (
     nodeset_plan.decide,
     nodeset_plan._free_names,
     drain_causes.is_over,
     support.needs,
     pod_selection.outdated,
+    recheck.still_due,
 )
 
 
@@ -81,6 +83,10 @@ def _over_for_its_machine(pod: Any, node: Any, seen: NodeSetObservation) -> bool
 def _protects_the_busy(*about: Any) -> SupportNeeds | None:
     needs = _needs(*about)
     return needs and replace(needs, protects="busy")
+
+
+def _ignores_waiting_jobs(action: Any, facts: Facts) -> Any:
+    return action if isinstance(action, DeleteRecords | SetFinalizer) else _still_due(action, facts)
 
 
 def _never_wakes(seen: NodeSetObservation) -> NodeSetDecision:
@@ -136,5 +142,6 @@ MUTANTS: dict[str, Mutant] = {
 
 SELDOM: dict[str, Mutant] = {
     "asks nobody before it deletes": _instead(removal, DeletePods=_asks_nobody),
+    "trusts an old answer on waiting jobs": _instead(recheck, still_due=_ignores_waiting_jobs),
 }
 """What it takes to find these comes together on no tape in thousands."""

@@ -72,9 +72,11 @@ class Operator:
         """Another one takes over, who remembers nothing."""
         self._pods: tuple[Pod, ...] = tuple(pod.seen() for pod in self.world.pods.values())
         self._nodes: Mapping[str, Node] | None = None
+        self._named: frozenset[str] | None = None
+        self._queued: int | None = None
         self._answered = self.world.now
         self._kube_nodes: Store[KubeNode] = Store()
-        self._machines = Machines(self._kube_nodes, _ignore, self._following, self.world.clock)
+        self._machines = Machines(self._kube_nodes, self._following, self.world.clock)
         self._surveyed: float | None = None
         self._ages = Ages()
         self._unread = False
@@ -98,12 +100,16 @@ class Operator:
         return 0.0 if self._surveyed is None else self.world.now - self._surveyed
 
     def poll(self) -> None:
-        """Slurm is asked. Without an answer nothing is known."""
+        """Slurm is asked, and so are the feeds. Without an answer nothing is known."""
         self._unread = False
         records = self.world.records
         self._nodes = {name: each.seen() for name, each in records.items()} if self.world.reachable else None
         if self.world.reachable:
             self._answered = self.world.now
+        self._named, self._queued = self._waiting_jobs()
+
+    def _waiting_jobs(self) -> tuple[frozenset[str], int] | tuple[None, None]:
+        return (frozenset(self.world.named), self.world.queued) if self.world.reachable else (None, None)
 
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
@@ -122,8 +128,10 @@ class Operator:
             slurm=self._slurm(),
             now=world.now,
             closing=wish.closing,
-            named=frozenset(world.named) if world.reachable else None,
-            queued=world.queued if world.reachable else None,
+            named=self._named,
+            ending_partition="cpu" if wish.deleted is not None else "",
+            queued=self._queued,
+            deadlines_age=float("inf") if self._named is None else 0.0,
             controller_started=world.controller_started,
             machines=self._machines.of({pod.spec.node_name for pod in self._pods}),
         )
@@ -175,7 +183,7 @@ class Operator:
                 due = recheck.still_due(action, facts)
             except SeltzerError:
                 continue  # Slurm doesn't answer
-            if self.world.exists:
+            if due and self.world.exists:
                 self._one(due, seen)
 
     def _read(self, actions: Sequence[Action]) -> Facts:
@@ -183,7 +191,8 @@ class Operator:
         needs = recheck.needs(actions, self._nodes or {})
         records = self.world.records if self.world.reachable else None
         nodes = {name: each.seen() for name, each in records.items()} if records is not None else None
-        return Facts(nodes if needs.nodes else None, self._ask(needs.silent))
+        named, queued = self._waiting_jobs()
+        return Facts(nodes if needs.nodes else None, self._ask(needs.silent), named, queued)
 
     def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> None:
         needs = support.needs(seen, decision)
@@ -199,7 +208,7 @@ class Operator:
         if self._thought is None or self._thought[2] != self.world.wish or not self.world.exists:
             return
         seen, decision, _ = self._thought
-        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods
+        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods | DeleteRecords | SetFinalizer
         actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
         self.do(plan_builders.part_of(actions, order, count), seen, decision)
 
@@ -225,10 +234,9 @@ class Operator:
                         world.pods[patch.name].patch(patch)
                 self.watch()
             case DrainNodes() | ResumeNodes() | DownNodes() | KillJobs() | MarkNodes() | SetAddress() | DeleteRecords():
-                if action.names:
-                    self.promises.may_write(action, seen)
-                    self._unread = True
-                if action.names and world.reachable:
+                self.promises.may_write(action, seen)
+                self._unread = True
+                if world.reachable:
                     self._on_slurm(action, seen)
             case _:
                 raise AssertionError(f"{action} isn't for a NodeSet")
@@ -318,7 +326,3 @@ class Operator:
 
 def _with_version(node: KubeNode, version: str) -> KubeNode:
     return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version=version))
-
-
-def _ignore(_: str) -> None:
-    """The model looks when it likes."""

@@ -170,7 +170,7 @@ def test_the_main_container_cannot_be_taken_away(component: str) -> None:
 
 def test_every_mount_has_its_volume_and_every_volume_of_ours_is_mounted(one: SlurmCluster) -> None:
     for pod in pods(one):
-        volumes = {volume["name"] for volume in pod["spec"]["volumes"]} - {"more"}
+        volumes = {volume["name"] for volume in pod["spec"].get("volumes", [])} - {"more"}
         mounts = {mount["name"] for each in pod["spec"]["containers"] for mount in each.get("volumeMounts", [])}
         assert mounts == volumes
 
@@ -178,7 +178,7 @@ def test_every_mount_has_its_volume_and_every_volume_of_ours_is_mounted(one: Slu
 def test_what_the_pods_mount_is_made_by_us(one: SlurmCluster) -> None:
     made = {named(manifest) for manifest in everything(one)}
     for pod in pods(one):
-        for volume in pod["spec"]["volumes"]:
+        for volume in pod["spec"].get("volumes", []):
             if "configMap" in volume:
                 assert f"ConfigMap/{volume['configMap']['name']}" in made
             if "persistentVolumeClaim" in volume:

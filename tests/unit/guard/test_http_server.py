@@ -158,7 +158,7 @@ def test_only_a_few_are_asked_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     until("all run", lambda: len(list(tmp_path.glob("ran.*"))) == http_server.AT_ONCE)
-    assert asked.get("/jobs/cpu-0") == (503, "too many ask at once\n")
+    assert asked.get("/jobs/cpu-0") == (503, "too many requests at once\n")
     assert asked.get("/healthz")[0] == 200
     (tmp_path / "go").touch()
     for thread in threads:
@@ -188,4 +188,4 @@ def test_the_operators_longest_question_about_addresses_is_read_and_answered(ask
 
 def test_where_not_all_addresses_could_be_asked_none_is_told(asked: Asked) -> None:
     with mock.patch.object(slurmd_probe, "answering", side_effect=OSError("no room")):
-        assert asked.get("/alive/6818/10.0.0.1") == (503, "not all can be asked: no room\n")
+        assert asked.get("/alive/6818/10.0.0.1") == (503, "not all addresses can be probed: no room\n")

@@ -15,8 +15,10 @@ from seltzer.plan.actions import (
     DrainNodes,
     KillJobs,
     MarkNodes,
+    OnSlurm,
     PodRef,
     ResumeNodes,
+    SetFinalizer,
 )
 from seltzer.plan.recheck import Facts, Needs, needs, still_due
 from seltzer.slurm.models import Node
@@ -25,6 +27,10 @@ THREE = ("cpu-0", "cpu-1", "cpu-2")
 PODS = tuple(PodRef(name, f"uid-{name}") for name in THREE)
 OURS, THEIRS = "seltzer: update", "disk"
 DRAINED = {name: node(name, "IDLE DRAIN", reason="seltzer: scale-in") for name in THREE}
+
+
+def names(action: OnSlurm | None) -> tuple[str, ...]:
+    return action.names if action else ()
 
 
 def facts(*nodes: Node, **answers: bool) -> Facts:
@@ -42,6 +48,10 @@ def facts(*nodes: Node, **answers: bool) -> Facts:
         (DrainNodes(THREE, OURS), Needs(True)),
         (ResumeNodes(THREE), Needs(True)),
         (KillJobs(THREE), Needs(True)),
+        (DeleteRecords(THREE), Needs(max_age=0.5)),
+        (DeleteRecords(THREE, unless_named=True), Needs(max_age=0.5, named=True)),
+        (SetFinalizer(False), Needs(max_age=0.5)),
+        (SetFinalizer(False, if_empty="cpu"), Needs(max_age=0.5, partition="cpu")),
         (DownNodes(THREE, OURS, {"cpu-1": "10.0.0.1"}), Needs(True, silent={"cpu-1": "10.0.0.1"})),
     ],
 )
@@ -68,8 +78,8 @@ def test_what_depends_on_no_node_is_done_as_it_was_planned(action: Action) -> No
 
 def test_a_pod_stays_if_a_job_came_or_somebody_resumed_its_node() -> None:
     now = facts(DRAINED["cpu-0"], node("cpu-1", "MIXED DRAIN", reason=OURS))
-    assert still_due(DeletePods(PODS, ask=True), now).pods == (PODS[0], PODS[2]), "cpu-2 isn't registered"
-    assert still_due(DeletePods(PODS[:1], ask=True), facts(node("cpu-0"))).pods == ()
+    assert still_due(DeletePods(PODS, ask=True), now) == DeletePods((PODS[0], PODS[2]), ask=True), "cpu-2 never came"
+    assert still_due(DeletePods(PODS[:1], ask=True), facts(node("cpu-0"))) is None
 
 
 @pytest.mark.parametrize(
@@ -103,11 +113,28 @@ def test_a_pod_stays_if_a_job_came_or_somebody_resumed_its_node() -> None:
 def test_a_node_is_left_as_it_is_by_now_unless(
     why: str, action: DrainNodes | ResumeNodes | DownNodes | KillJobs, found: Node, due: bool
 ) -> None:
-    assert still_due(action, facts(found)).names == (("cpu-0",) if due else ()), why
+    assert names(still_due(action, facts(found))) == (("cpu-0",) if due else ()), why
 
 
 def test_a_node_is_given_up_only_if_it_is_silent_still() -> None:
     addresses = {name: f"10.0.0.{number}" for number, name in enumerate(THREE)}
     now = facts(*(node(name, "MIXED") for name in THREE), cpu_0=False, cpu_1=True)
-    assert still_due(DownNodes(THREE, OURS, addresses), now).names == ("cpu-0",), "of cpu-2 nothing is known"
-    assert still_due(DownNodes(THREE, OURS), now).names == THREE, "these aren't given up as lost"
+    assert names(still_due(DownNodes(THREE, OURS, addresses), now)) == ("cpu-0",), "of cpu-2 nothing is known"
+    assert names(still_due(DownNodes(THREE, OURS), now)) == THREE, "these aren't given up as lost"
+
+
+@pytest.mark.parametrize(
+    ("named", "left"),
+    [(frozenset(), THREE), (frozenset({"cpu-1"}), ("cpu-0", "cpu-2")), (frozenset(THREE), ()), (None, ())],
+)
+def test_a_record_stays_if_a_waiting_job_names_it_or_that_is_unknown(
+    named: frozenset[str] | None, left: tuple[str, ...]
+) -> None:
+    assert names(still_due(DeleteRecords(THREE, unless_named=True), Facts(named=named))) == left
+    assert names(still_due(DeleteRecords(THREE), Facts(named=named))) == THREE, "these jobs may be lost"
+
+
+@pytest.mark.parametrize(("queued", "due"), [(0, True), (1, False), (None, False)])
+def test_a_nodeset_stays_while_jobs_wait_in_its_partition_or_that_is_unknown(queued: int | None, due: bool) -> None:
+    last = SetFinalizer(False, if_empty="cpu")
+    assert still_due(last, Facts(queued=queued)) == (last if due else None)

@@ -14,6 +14,7 @@ from tests.builders.objects import condition
 from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
+from seltzer.build.components.table import CONTROL_PLANE
 from seltzer.cli import show
 from seltzer.view import tree
 from seltzer.view.events import Event, of_cluster
@@ -22,7 +23,8 @@ from seltzer.view.tree import Picture, Problem
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
-KINDS = ("Ready", "ControllerReady", "RestReady", "LoginReady", "StateSafe", "ConfigValid")
+OF_COMPONENTS = tuple(each.condition.type for each in CONTROL_PLANE if each.condition)
+KINDS = ("Ready", *OF_COMPONENTS, "StateSafe", "ConfigValid")
 WELL = tuple(condition(kind) for kind in KINDS)
 
 
@@ -70,8 +72,7 @@ def test_a_cluster_that_is_well() -> None:
         "demo  Ready  Slurm 26.05.5  namespace here  2h20m old",
         "├── control plane",
         "│   ├── slurmctld   ready  (last failover 7m ago)",
-        "│   ├── slurmrestd  ready",
-        "│   ├── login       ready",
+        *(f"│   ├── {each.name:<10}  ready" for each in CONTROL_PLANE[1:]),
         "│   ├── config      valid",
         "│   └── state       safe",
         "├── node sets",

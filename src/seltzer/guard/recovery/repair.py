@@ -192,7 +192,7 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
         log.say(f"not all could be cancelled again: {error}")
         for name, (listed, verdict) in named.items():
             if listed.state == "PENDING":
-                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it waits, it is made to fail")
+                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it is pending, it is made to fail")
     for name, (listed, verdict) in named.items():
         recovered.add(name, listed.user, verdict.outcome, whys[name])
 
@@ -228,7 +228,7 @@ def _withdraw_all(
             continue
         verdict = of_known(trace, "PENDING", listed.user if listed else None)
         if verdict and (listed is None or listed.state == "PENDING") and job in (evidence.recovered or {job}):
-            why = keeper.withdraw(job, f"{verdict.why}; if it waits, it is made to fail")
+            why = keeper.withdraw(job, f"{verdict.why}; if it is pending, it is made to fail")
             recovered.add(name, listed and listed.user, "kept", why)
 
 
@@ -244,7 +244,7 @@ def emergency(found: Findings, error: Exception, recovered: RepairReport) -> boo
     done = {job.id: job.outcome for job in recovered.jobs}
     for job in sorted(spool.saved(found.epoch) - evidence.recovered):
         if done.get(str(job), "kept") not in _BACK:
-            why = keeper.keep(job, f"the repair failed, so look whether it is in the queue: {error!r}")
+            why = keeper.keep(job, f"the repair failed, so check whether it is in the queue: {error!r}")
             if str(job) not in done:
                 recovered.add(str(job), None, "kept", why)
     return keeper.safe

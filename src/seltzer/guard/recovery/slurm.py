@@ -86,7 +86,7 @@ class SlurmCommands:
     def complete(self, statuses: dict[int, int]) -> None:
         """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't do that."""
         if "26.05." not in self._run([*self._places.slurmctld, "-V"]):
-            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+            raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
         module = "seltzer.guard.recovery.complete"
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])

@@ -100,7 +100,7 @@ def _doubt(job: Unsaved) -> str:
     if any(each.cancelled or each.cancel_asked_by is not None for each in job.tasks.values()):
         return "some of its tasks had been cancelled"
     if trace.cancel_asked_by is not None:
-        return "somebody was about to cancel it"
+        return "a request to cancel it was in progress"
     if trace.modified or job.modified or any(each.modified for each in job.tasks.values()):
         return "it had been changed after it was submitted"
     if trace.held is not None:

@@ -108,8 +108,8 @@ class PartitionUpdater:
         except Cancelled:
             pass  # what was set may be saved all the same
         if done:
-            words = ", ".join(f"partition {name} is {now} now" for name, now in done.items())
-            self._add_event("PartitionsSet", f"what is declared has changed: {words}")
+            words = ", ".join(f"partition {name} is now {wanted}" for name, wanted in done.items())
+            self._add_event("PartitionsSet", f"the declared states have changed: {words}")
         if done and self._is_saved_since(saved):
             write(self._epoch, self._after | {name: self._before[name] for name in self._todo if name not in done})
 

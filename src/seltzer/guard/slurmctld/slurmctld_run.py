@@ -34,13 +34,13 @@ _TOO_QUIET = frozenset({b"quiet", b"fatal", b"error", b"info", b"0", b"1", b"2",
 class Reason(enum.Enum):
     """Why slurmctld has ended, or has to."""
 
-    CRASHED = "it ended by itself"
-    CHANGED = "the configuration needs a new start"
+    CRASHED = "it crashed"
+    CHANGED = "the configuration needs a restart"
     STOPPED = "the pod ends"
-    LOST = "another one holds the Lease"
+    LOST = "another guard holds the Lease"
     HELD = "it is held for debugging"
     FENCED = "its state directory is gone"
-    REPAIRED = "its jobs have been put right"
+    REPAIRED = "its jobs have been repaired"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class SlurmctldRun:
                 self._send_reconfigure()
             return None
         if change.restart != self._started_with:
-            log.say(f"configuration {change.digest[:10]} needs a new start")
+            log.say(f"configuration {change.digest[:10]} needs a restart")
             return Reason.CHANGED
         return self._reconfigure(change)
 
@@ -252,7 +252,7 @@ class SlurmctldRun:
 
     def _stop(self, reason: Reason) -> None:
         """End slurmctld, with SIGTERM first unless it is fenced, and wait until it is gone."""
-        log.say(f"ends slurmctld: {reason.value}")
+        log.say(f"stops slurmctld: {reason.value}")
         if reason is Reason.STOPPED:
             self._context.report.set("stopping")
         patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)

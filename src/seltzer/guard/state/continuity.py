@@ -59,7 +59,7 @@ def check(folder: Path | None, known: Written, accepted: str, lease: str) -> Non
     """
     if accepted != name(folder) and (older := _older(folder, known)):
         accept = f"kubectl annotate --overwrite {lease} {ACCEPT_STATE}={name(folder)}"
-        raise Blocked(f"{older}: bring the newer state back, or go on without what it had: {accept}")
+        raise Blocked(f"{older}: restore the newer state, or continue without it: {accept}")
     if folder:
         usable(folder)
 
@@ -87,7 +87,7 @@ def usable(folder: Path) -> None:
     """Raises Blocked if slurmctld couldn't read everything in it, or couldn't save there."""
     user = os.getuid()
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise Blocked(f"{folder} can't be written by user {user}: make it theirs (chown -R {user} {folder})")
+        raise Blocked(f"user {user} can't write to {folder}: change its owner (chown -R {user} {folder})")
     for file in _regular(folder):
         try:
             with Path(file.path).open("rb") as opened:
@@ -95,8 +95,8 @@ def usable(folder: Path) -> None:
         except FileNotFoundError:
             continue  # a concurrent save removed it
         except OSError as error:
-            why = f"{file.name} in {folder} can't be read by user {user} ({error.strerror})"
-            raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or put a good one there") from error
+            why = f"user {user} can't read {file.name} in {folder} ({error.strerror})"
+            raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or replace it") from error
 
 
 def saved(folder: Path, files: Sequence[str] = JOBS) -> int:

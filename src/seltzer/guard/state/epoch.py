@@ -96,7 +96,7 @@ def begin(
     found = _epochs(state)
     if len(found) > 1:
         names = ", ".join(f"epoch-{number}" for number in found)
-        raise Blocked(f"{state} has {names}, but one cluster has one state: keep the right one, move the others away")
+        raise Blocked(f"{state} has {names}, but a cluster has one state: keep the right one, move the others away")
     _check(state / f"epoch-{found[0]}" if found else None, check)
     if not leading():
         raise LostRace("the Lease has to be renewed first")
@@ -114,7 +114,7 @@ def _check(found: Path | None, check: Callable[[Path | None], object]) -> None:
         check(found)
     except Blocked:
         if found and not found.exists():
-            raise LostRace(f"somebody else renamed {found.name}") from None
+            raise LostRace(f"another guard renamed {found.name}") from None
         raise
 
 
@@ -124,9 +124,9 @@ def _rename(old: Path, number: int) -> Epoch:
         ours = Epoch(old.parent / f"epoch-{number}", number, (found.st_dev, found.st_ino))
         old.rename(ours.path)
     except FileNotFoundError:
-        raise LostRace(f"somebody else renamed {old.name}") from None
+        raise LostRace(f"another guard renamed {old.name}") from None
     if not ours.ours():
-        raise LostRace(f"somebody else renamed {ours.path.name}")
+        raise LostRace(f"another guard renamed {ours.path.name}")
     return ours
 
 
@@ -148,7 +148,8 @@ def _make(state: Path, above: int) -> Epoch:
     except LostRace:
         if _epochs(state):
             raise
-        raise Blocked(f"{state} had a state, and it is gone: bring it back, or begin anew (rm {origin})") from None
+        todo = f"restore it, or start with an empty one (rm {origin})"
+        raise Blocked(f"{state} had a state, which is gone: {todo}") from None
 
 
 def _epochs(state: Path) -> list[int]:

@@ -2,7 +2,8 @@
 
 A log line that finds no space is lost without notice. A job that has started since the last save then looks as if it
 hadn't, and would run twice. The log therefore has space allocated behind its end, while the volume has any to give.
-Once that is used up, or if the file system can't allocate, a mark records that lines may be missing.
+Once that is used up, or if the file system can't allocate, the file `seltzer.unlogged` records that lines may be
+missing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from seltzer.guard.state.log_settings import LOG
 
-MARK = "seltzer.unlogged"
+UNLOGGED = "seltzer.unlogged"
 WANTED = 4 << 20
 """Enough for about 10,000 jobs that start and end."""
 _TIGHT = 64 << 10
@@ -35,9 +36,9 @@ def keep(epoch: Path) -> None:
 
     Raises OSError.
     """
-    if not (epoch / MARK).exists():
-        (epoch / MARK).touch()
-        os.utime(epoch / MARK, (0, 0))
+    if not (epoch / UNLOGGED).exists():
+        (epoch / UNLOGGED).touch()
+        os.utime(epoch / UNLOGGED, (0, 0))
     if left(epoch) >= WANTED // 2:
         return
     try:
@@ -55,23 +56,23 @@ def keep(epoch: Path) -> None:
 
 
 def look(epoch: Path, free: int) -> None:
-    """Set the mark if lines may get lost. The mark exists already: a new mtime takes no space. Raises OSError."""
+    """Record it if lines may get lost. The file exists already: a new mtime takes no space. Raises OSError."""
     if free < _TIGHT and left(epoch) < _TIGHT:
-        mark(epoch)
+        set_unlogged(epoch)
 
 
-def mark(epoch: Path) -> None:
+def set_unlogged(epoch: Path) -> None:
     """Record that lines may be missing. Raises OSError."""
-    (epoch / MARK).touch()
+    (epoch / UNLOGGED).touch()
 
 
 def unlogged_since(epoch: Path, made: float) -> bool:
     """Whether lines may be missing since this time of the volume's clock."""
     try:
-        marked = (epoch / MARK).stat().st_mtime
+        since = (epoch / UNLOGGED).stat().st_mtime
     except FileNotFoundError:
         return False
-    return 0 < marked >= made  # 0: the mark was only created for later
+    return 0 < since >= made  # 0: the file was only created for later
 
 
 def _set_back(descriptor: int, before: os.stat_result) -> None:

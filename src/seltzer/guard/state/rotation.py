@@ -50,10 +50,10 @@ def _copy(epoch: Path) -> None:
 
 
 def _put_aside(epoch: Path) -> None:
-    """Takes no space, but replaces the old `.1`. Sets the mark if that may have described unsaved changes."""
+    """Takes no space, but replaces the old `.1`. Records it if that may have described unsaved changes."""
     current, old = epoch / LOG, epoch / f"{LOG}.1"
     if old.exists() and old.stat().st_mtime >= continuity.saved(epoch) / 1e9 - _RECENT:
-        log_reserve.mark(epoch)
+        log_reserve.set_unlogged(epoch)
     current.rename(old)
 
 

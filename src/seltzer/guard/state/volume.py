@@ -115,7 +115,7 @@ class Volume:
             lacks = lacks or f"takes no more files ({error.strerror})"
         if not lacks:
             return
-        todo = f"make it larger (controller.storage.size), or remove from {self._root} what isn't Slurm's"
+        todo = f"enlarge it (controller.storage.size), or remove files that aren't Slurm's from {self._root}"
         raise Blocked(f"the state volume is full, it {lacks}: {todo}")
 
     def _run(self) -> None:
@@ -156,7 +156,7 @@ class Volume:
 
     def _report_space(self, space: Space, changed: bool) -> None:
         if changed:
-            log.say(f"the state volume {'runs full' if self._low else 'has room again'}: {_mib(space.spare)} are free")
+            log.say(f"the state volume {'runs full' if self._low else 'has space again'}: {_mib(space.spare)} are free")
         # Rounded, so that the Lease doesn't change with every job.
         step = max(1, space.size // 100)
         volume: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}

@@ -57,6 +57,11 @@ def can_wait(seen: NodeSetObservation) -> bool:
     return sum(pod_state.deleting(pod) and not unreachable_pods.is_stuck(pod, seen) for pod in seen.pods) > CROWD
 
 
+def wants_named(seen: NodeSetObservation) -> bool:
+    """Whether records could go if no waiting job names them."""
+    return not can_wait(seen) and any(not node.occupied for node in orphaned(seen))
+
+
 def steps(seen: NodeSetObservation, wanted: Sequence[str]) -> list[Action]:
     """Records whose pods are gone: their jobs go back to the queue, then they go too.
 
@@ -66,14 +71,15 @@ def steps(seen: NodeSetObservation, wanted: Sequence[str]) -> list[Action]:
     bereft = [node for node in orphans if node.occupied and node.base != "DOWN" and slurm_state.may_go_down(node)]
     reused = frozenset(wanted)
     kept = {node.name for node in orphans if node.name in reused and slurm_state.drained_by_others(node)}
-    named = frozenset[str]() if deletion.may_lose_jobs(seen) else seen.named
+    may_lose_jobs = deletion.may_lose_jobs(seen)
+    named = frozenset[str]() if may_lose_jobs else seen.named
     over = sorted(node.name for node in orphans if not node.occupied and node.name not in kept)
     over = [] if named is None or can_wait(seen) else [name for name in over if name not in named]
     actions: list[Action] = []
     for reason in sorted({_why_lost(node) for node in bereft}):
         actions.append(DownNodes(tuple(sorted(each.name for each in bereft if _why_lost(each) == reason)), reason))
     if over:
-        actions.append(DeleteRecords(tuple(over)))
+        actions.append(DeleteRecords(tuple(over), unless_named=not may_lose_jobs))
     return actions
 
 

@@ -18,7 +18,7 @@ can't be kept, `staying` about the nodes of the others, and `records` about thos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -37,7 +37,7 @@ from seltzer.plan.nodeset import (
 )
 from seltzer.plan.nodeset import drain_resume as staying
 from seltzer.plan.nodeset.deletion import deleted
-from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
 from seltzer.plan.nodeset.pod_selection import Pool
 from seltzer.plan.nodeset.removal import RemovalSteps
 from seltzer.plan.wakeup import Wakeup
@@ -68,6 +68,8 @@ class NodeSetDecision:
     wakeups: tuple[Wakeup, ...] = ()
     # What the pods don't show yet.
     told: tuple[MirrorPods, ...] = ()
+    # What the next plan needs to know.
+    wants: Wants = field(default_factory=Wants)
 
 
 def decide(seen: NodeSetObservation) -> NodeSetDecision:
@@ -93,7 +95,8 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
     )
     missing = max(0, target - len(pool.pods))
     replacing = _replacing(seen, pool, missing)
-    leaving = _leaving(seen, victims, replacing)
+    undecided = [] if target == 0 else pod_selection.undecided(victims, pool, seen.deadlines_age)
+    leaving = _leaving(seen, _without(victims, undecided), replacing)
     kept = _without(pool.pods, replacing)
     news = staying.steps(kept, seen)
     actions = [*_ended(ended), *_because(_LOST, unreachable_pods.steps(given_up, seen)), *leaving.actions]
@@ -103,7 +106,7 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
     if names := tuple(name for name in _free_names(seen, max(0, missing - returning)) if _may_create(name, seen)):
         actions.append(CreatePods(names))
     if deleted(nodeset) and _all_gone(seen):
-        actions.append(SetFinalizer(False))
+        actions.append(SetFinalizer(False, if_empty=_partition_to_empty(seen)))
     arriving = target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in alive)
     wakeups = (
         *news.wakeups,
@@ -111,6 +114,7 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
         *wakeup.given(
             (
                 ("Slurm doesn't know yet whether pods that leave have jobs", leaving.unknown),
+                ("which jobs end first isn't known yet", undecided),
                 ("the drain timeout runs", leaving.busy and spec.drain.timeout is not None),
                 ("a deleted NodeSet without pods waits for jobs in the queue", deleted(nodeset) and not seen.pods),
                 ("pods that are missing wait for names of pods that go", missing and going),
@@ -122,7 +126,14 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
         ),
     )
     told = _told(seen, alive, actions, arriving)
-    return NodeSetDecision(tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, wakeups, told)
+    wants = Wants(
+        deadlines=bool(undecided),
+        named=node_records.wants_named(seen),
+        partition=seen.ending_partition if deleted(nodeset) and not seen.pods else "",
+    )
+    return NodeSetDecision(
+        tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, wakeups, told, wants
+    )
 
 
 def _idle(seen: NodeSetObservation, actions: tuple[Action, ...]) -> NodeSetDecision:
@@ -164,7 +175,7 @@ def _without(pods: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
 
 
 def _pool(seen: NodeSetObservation, pods: Sequence[Pod]) -> Pool:
-    return Pool(pods, seen.slurm.nodes or {}, seen.free_in)
+    return Pool(pods, seen.slurm.nodes or {}, seen.free_at)
 
 
 def _replacing(seen: NodeSetObservation, pool: Pool, missing: int) -> list[Pod]:
@@ -254,4 +265,11 @@ def _all_gone(seen: NodeSetObservation) -> bool:
         return deletion.consent(seen)
     if node_records.of(seen):
         return False
-    return seen.queued == 0 or deletion.may_lose_jobs(seen)
+    return not seen.ending_partition or seen.queued == 0 or deletion.may_lose_jobs(seen)
+
+
+def _partition_to_empty(seen: NodeSetObservation) -> str:
+    """The partition in which no job may wait when the finalizer goes; empty: it doesn't matter."""
+    if seen.slurm.nodes is None or seen.verdict.reason == "NameTaken" or deletion.may_lose_jobs(seen):
+        return ""
+    return seen.ending_partition

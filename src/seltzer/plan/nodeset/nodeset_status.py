@@ -145,7 +145,7 @@ def _queue(seen: NodeSetObservation) -> str:
     named = sorted(node.name for node in node_records.orphaned(seen) if node.name in (seen.named or ()))
     advice = "move them ('scontrol update job') or cancel them, or set drain: {timeout: 1s, onTimeout: kill}"
     if seen.named is None and node_records.orphaned(seen):
-        return "slurmctld's guard can't be asked which nodes waiting jobs name, so their records stay"
+        return "which nodes waiting jobs name isn't known yet, so their records stay"
     if named:
         return f"jobs in the queue ask for {_fold(named)} by name and would be lost: {advice}"
     if seen.queued:

@@ -14,6 +14,18 @@ from seltzer.plan.slurm_presence import SlurmState
 
 
 @dataclass(frozen=True)
+class Wants:
+    """Which feeds a NodeSet's next plan needs."""
+
+    # Deadlines of jobs, asked for since now.
+    deadlines: bool = False
+    # The nodes that waiting jobs name.
+    named: bool = False
+    # The jobs that wait in this partition.
+    partition: str = ""
+
+
+@dataclass(frozen=True)
 class NodeSetObservation:
     """Everything that a plan looks at."""
 
@@ -27,10 +39,11 @@ class NodeSetObservation:
     refusal: str = ""
     # The cluster is being deleted: its nodes go first.
     closing: bool = False
-    free_in: Mapping[str, int] = field(default_factory=dict)
     # Nodes that waiting jobs name. A job whose node's record is deleted is lost with the next reconfigure.
     named: frozenset[str] | None = None
-    # How many jobs wait in a partition that ends with this NodeSet, and are lost with it. None: unknown.
+    # The partition that ends with this NodeSet; empty: none does. Jobs that wait in it are lost with it.
+    ending_partition: str = ""
+    # How many jobs wait there. None: unknown.
     queued: int | None = None
     # Since when this slurmctld runs, by the clock of its machine.
     controller_started: float | None = None
@@ -38,8 +51,10 @@ class NodeSetObservation:
     machines: Mapping[str, Machine] = field(default_factory=dict)
     # Whether the nodes that `lost.doubtful` names answer slurmctld's pod. Of one that isn't among them it is unknown.
     answers: Mapping[str, bool] = field(default_factory=dict)
-    # When the last job on a node reaches its limit, in seconds; None where one has no limit.
+    # When the last job on a node reaches its limit, in seconds; None where one has no limit. And how many seconds ago
+    # that was asked for, successfully or not.
     free_at: Mapping[str, float | None] = field(default_factory=dict)
+    deadlines_age: float = float("inf")
     # For how many seconds we have seen the things that `aging` names, by our own clock.
     ages: Mapping[Hashable, float] = field(default_factory=dict)
 

@@ -11,6 +11,8 @@ from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node
 
+# Which of the busy nodes go is decided by deadlines that were asked for at most so long ago.
+DEADLINES_FRESH = 5.0
 SCALE_IN = "scale-in"
 UPDATE = "update"
 
@@ -22,8 +24,8 @@ class Pool:
     pods: Sequence[Pod]
     # Empty also where Slurm can't be asked: then nobody is drained, and only pods that never started can go.
     nodes: Mapping[str, Node]
-    # Until when jobs keep a node, in seconds from now, where that is known.
-    free_in: Mapping[str, int]
+    # When the last job on a node reaches its limit; None where it has none.
+    free_at: Mapping[str, float | None]
 
     def available(self, pod: Pod) -> bool:
         node = self.nodes.get(pod.metadata.name)
@@ -48,11 +50,23 @@ def surplus(pool: Pool, count: int, template: str | None) -> list[Pod]:
     return sorted(pool.pods, key=lambda pod: _cost(pod, pool, template))[:count]
 
 
+def undecided(chosen: Sequence[Pod], pool: Pool, deadlines_age: float) -> list[Pod]:
+    """Those of the chosen pods that take jobs and have some, while the deadlines of jobs aren't known.
+
+    Once a node is drained the choice stays: which jobs end first has to be known before.
+    """
+    if deadlines_age <= DEADLINES_FRESH:
+        return []
+    nodes = ((pod, pool.nodes.get(pod.metadata.name)) for pod in chosen)
+    return [pod for pod, node in nodes if node is not None and node.occupied and not node.drained]
+
+
 def _cost(pod: Pod, pool: Pool, template: str | None) -> tuple[int, float, bool, int]:
     name = pod.metadata.name
     node = pool.nodes.get(name)
     current = template is not None and template_of(pod) == template
-    return (_rank(pod, node), pool.free_in.get(name, float("inf")), current, -ordinal(name))
+    free_at = pool.free_at.get(name)
+    return (_rank(pod, node), float("inf") if free_at is None else free_at, current, -ordinal(name))
 
 
 def _rank(pod: Pod, node: Node | None) -> int:

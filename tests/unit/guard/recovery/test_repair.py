@@ -77,7 +77,7 @@ class Ctl:
     def complete(self, statuses: dict[int, int]) -> None:
         self._answer()
         if self.old:
-            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+            raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
         self.completed |= statuses
 
     def never_requeue(self, names: Sequence[str]) -> None:
@@ -487,8 +487,8 @@ def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path)
 
 def mark(epoch: Path, at: float) -> None:
     """Then there was no room for the log."""
-    (epoch / log_reserve.MARK).touch()
-    os.utime(epoch / log_reserve.MARK, (at, at))
+    (epoch / log_reserve.UNLOGGED).touch()
+    os.utime(epoch / log_reserve.UNLOGGED, (at, at))
 
 
 def test_where_lines_of_the_log_may_be_missing_nothing_that_waits_is_taken_for_unstarted(epoch: Path) -> None:

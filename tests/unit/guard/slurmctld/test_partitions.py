@@ -100,7 +100,8 @@ def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, t
     until("it is written down", lambda: partitions.read(tmp_path) == {"a": "DRAIN"})
     tell(two).end()
     assert said(tmp_path) == [A] * 2
-    assert (tmp_path / "heard").read_text() == "PartitionsSet: what is declared has changed: partition a is DRAIN now"
+    heard = (tmp_path / "heard").read_text()
+    assert heard == "PartitionsSet: the declared states have changed: partition a is now DRAIN"
 
 
 def test_a_partition_that_slurmctld_refuses_costs_no_other_and_is_told_alone_the_next_time(

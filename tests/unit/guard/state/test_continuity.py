@@ -137,7 +137,7 @@ def test_a_file_that_can_not_be_read_is_named() -> None:
         assert why_blocked(folder) == ""
         (folder / "node_state").chmod(0)
         said = why_blocked(folder)
-        assert re.search(r"node_state in .* can't be read by user \d+ \(Permission denied\).*chown", said)
+        assert re.search(r"user \d+ can't read node_state in .* \(Permission denied\).*chown", said)
 
 
 def test_a_file_that_gives_an_error_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_file_that_gives_an_error_is_named(tmp_path: Path, monkeypatch: pytest
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Path, "open", broken)
-    with pytest.raises(Blocked, match=r"job_state in .* can't be read by user \d+ \(Input/output error\)"):
+    with pytest.raises(Blocked, match=r"user \d+ can't read job_state in .* \(Input/output error\)"):
         continuity.usable(folder)
 
 

@@ -128,7 +128,8 @@ def test_a_name_never_comes_back_whenever_a_sleeper_wakes(
 
 def test_a_state_that_was_taken_away_is_not_made_anew(tmp_path: Path) -> None:
     epoch.begin(tmp_path, yes).path.rename(tmp_path / "taken-away")
-    with pytest.raises(Blocked, match=r"had a state, and it is gone: bring it back, or begin anew \(rm .*/.origin-0\)"):
+    todo = r"restore it, or start with an empty one \(rm .*/.origin-0\)"
+    with pytest.raises(Blocked, match=rf"had a state, which is gone: {todo}"):
         epoch.begin(tmp_path, yes)
     (tmp_path / ".origin-0").unlink()
     assert epoch.begin(tmp_path, yes).number == 1

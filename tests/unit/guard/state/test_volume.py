@@ -140,7 +140,7 @@ def test_nothing_is_started_into_a_full_volume(disk: Disk) -> None:
         disk.volume.require_space()
     disk.others = 97 * MIB
     disk.volume.require_space()
-    assert {file.name for file in disk.epoch.iterdir()} == {"job_state", log_reserve.MARK}
+    assert {file.name for file in disk.epoch.iterdir()} == {"job_state", log_reserve.UNLOGGED}
 
 
 def test_a_volume_that_takes_no_more_files_is_full(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from seltzer.api.slurmcluster import (
     Storage,
 )
 from seltzer.build.components import login, slurmrestd
-from seltzer.build.components.table import findings
+from seltzer.build.components.table import CONTROL_PLANE, findings
 from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted, decide
 from seltzer.plan.cluster.cluster_status import happenings, status
@@ -211,7 +211,7 @@ def lease(transitions: int = 0, **told: str) -> Lease:
     return objects.lease("demo-slurmctld-x", transitions=transitions, acquired="then", **found)
 
 
-RUNNING = {CONTROLLER: deployment(), REST: deployment(), LOGIN: deployment()}
+RUNNING = {each.name: deployment() for each in CONTROL_PLANE}
 ACTIVE = objects.pod("demo-slurmctld-x", template="")
 
 

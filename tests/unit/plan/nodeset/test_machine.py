@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -93,3 +94,34 @@ def test_slurm_is_asked_once_more_before_a_pod_is_deleted() -> None:
     a_person_is_faster()
     with SELDOM["asks nobody before it deletes"](), pytest.raises(AssertionError, match="is deleted with jobs"):
         a_person_is_faster()
+
+
+def a_job_is_faster(waits: Callable[[NodeSetMachine], None]) -> None:
+    """The last pod is gone, and its record or the whole NodeSet is about to go, when a job is submitted."""
+    machine = NodeSetMachine()
+    machine.begin(1, 3)
+    machine.delete_nodeset()
+    machine.operate_well()
+    machine.world.pods.clear()
+    for _ in range(3):
+        machine.think(7)
+        waits(machine)
+        machine.act_late(6, 0)
+        machine.queue("cpu-0", waits=False, queued=0)
+    machine.teardown()
+
+
+def test_slurm_is_asked_for_waiting_jobs_before_a_record_or_a_partition_goes() -> None:
+    def named(machine: NodeSetMachine) -> None:
+        machine.queue("cpu-0", waits=True, queued=0)
+
+    def queued(machine: NodeSetMachine) -> None:
+        machine.queue("cpu-0", waits=False, queued=1)
+
+    a_job_is_faster(named)
+    a_job_is_faster(queued)
+    with SELDOM["trusts an old answer on waiting jobs"]():
+        with pytest.raises(AssertionError, match="which a waiting job names"):
+            a_job_is_faster(named)
+        with pytest.raises(AssertionError, match="jobs that wait lose their partition"):
+            a_job_is_faster(queued)

@@ -27,7 +27,7 @@ from seltzer.plan.actions import (
 from seltzer.plan.nodeset import node_records
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.nodeset_plan import decide
-from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
 from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node
 
@@ -76,7 +76,7 @@ def test_a_pod_that_has_ended_makes_room() -> None:
 
 
 def test_no_pod_is_made_while_the_record_of_its_predecessor_is_there() -> None:
-    assert actions(seen(nodeset(1), slurm=slurm(node("cpu-0")))) == (DeleteRecords(("cpu-0",)),)
+    assert actions(seen(nodeset(1), slurm=slurm(node("cpu-0")))) == (DeleteRecords(("cpu-0",), unless_named=True),)
 
 
 def test_no_record_is_deleted_while_nobody_knows_whom_waiting_jobs_name() -> None:
@@ -154,7 +154,7 @@ def test_a_record_is_left_alone_if(why: str, foreign: Node) -> None:
 def test_who_isnt_a_member_removes_only_what_is_marked_as_its_own(verdict: Membership) -> None:
     known = slurm(node("cpu-0"), node("cpu-1", "MIXED", comment=""), node("cpu-2", comment="seltzer other/cpu"))
     found = actions(seen(nodeset(deleted=NOW), slurm=known, verdict=verdict))
-    assert found[:1] == (DeleteRecords(("cpu-0",)),)
+    assert found[:1] == (DeleteRecords(("cpu-0",), unless_named=True),)
     assert not any(isinstance(action, DownNodes) for action in found)
 
 
@@ -172,7 +172,7 @@ def test_scaling_in_drains_deletes_and_forgets() -> None:
     for pods, second, expected in (
         ((first, last), node("cpu-1"), DrainNodes(("cpu-1",), "seltzer: scale-in")),
         ((first, last), drained, DeletePods((goner("cpu-1"),), ask=True)),
-        ((first,), drained, DeleteRecords(("cpu-1",))),
+        ((first,), drained, DeleteRecords(("cpu-1",), unless_named=True)),
     ):
         assert actions(seen(item, *pods, slurm=slurm(node("cpu-0", "MIXED"), second))) == (expected,)
 
@@ -227,8 +227,9 @@ def test_a_deleted_cluster_drains_them_too_also_of_who_isnt_a_member_any_more(ve
 
 def test_it_ends_when_no_pod_no_record_and_no_waiting_job_is_left() -> None:
     item = nodeset(deleted=NOW)
-    assert actions(seen(item, slurm=slurm())) == (SetFinalizer(False),)
-    assert actions(seen(item, slurm=slurm(node("cpu-0")))) == (DeleteRecords(("cpu-0",)),)
+    assert actions(seen(item, slurm=slurm())) == (SetFinalizer(False, if_empty="cpu"),)
+    assert actions(seen(item, slurm=slurm(), ending_partition="", queued=None)) == (SetFinalizer(False),)
+    assert actions(seen(item, slurm=slurm(node("cpu-0")))) == (DeleteRecords(("cpu-0",), unless_named=True),)
     assert actions(seen(item, slurm=slurm(), queued=1)) == ()
     assert actions(seen(item, slurm=slurm(), queued=None)) == ()
     assert actions(seen(item, pod(deleting=True), slurm=slurm())) == ()
@@ -294,6 +295,43 @@ def test_nothing_depends_on_the_time_when_all_is_well() -> None:
     assert not decide(seen(nodeset(1), pod(), slurm=slurm(node()), machines=KNOWN)).wakeups
 
 
+# --- feeds ---------------------------------------------------------------------------------------------------------
+
+
+TWO = (pod("cpu-0"), pod("cpu-1"))
+BOTH_BUSY = slurm(node("cpu-0", "MIXED"), node("cpu-1", "MIXED"))
+
+
+def test_which_busy_node_goes_is_decided_when_it_is_known_whose_jobs_end_first() -> None:
+    look = seen(nodeset(1), *TWO, slurm=BOTH_BUSY, machines=KNOWN, deadlines_age=60.0, free_at={"cpu-1": NOW + 60})
+    found = decide(look)
+    assert (found.actions, found.wants.deadlines) == ((), True)
+    assert [each.reason for each in found.wakeups] == ["which jobs end first isn't known yet"]
+    later = replace(look, deadlines_age=0.1, free_at={"cpu-0": NOW + 30, "cpu-1": NOW + 60})
+    assert actions(later) == (DrainNodes(("cpu-0",), "seltzer: scale-in"),)
+    assert not decide(later).wants.deadlines
+    failed = replace(look, deadlines_age=0.1, free_at={})
+    assert actions(failed) == (DrainNodes(("cpu-1",), "seltzer: scale-in"),), "who can't be asked isn't waited for"
+
+
+@pytest.mark.parametrize(
+    ("why", "replicas", "known"),
+    [
+        ("all go", 0, BOTH_BUSY),
+        ("an idle one goes", 1, slurm(node("cpu-0"), node("cpu-1", "MIXED"))),
+        ("it was decided", 1, slurm(node("cpu-0"), node("cpu-1", "MIXED DRAIN", reason="seltzer: scale-in"))),
+    ],
+)
+def test_no_deadline_is_waited_for_if(why: str, replicas: int, known: SlurmState) -> None:
+    assert not decide(seen(nodeset(replicas), *TWO, slurm=known, machines=KNOWN, deadlines_age=60.0)).wants.deadlines
+
+
+def test_a_plan_says_which_feeds_it_wants() -> None:
+    assert decide(seen(nodeset(1), slurm=slurm(node("cpu-0")))).wants == Wants(named=True)
+    assert decide(seen(nodeset(1, deleted=NOW), slurm=slurm())).wants == Wants(partition="cpu")
+    assert decide(seen(nodeset(1), pod(), slurm=slurm(node()))).wants == Wants()
+
+
 # --- what slurmctld forgot, and what never ends ----------------------------------------------------------------------
 
 
@@ -340,6 +378,8 @@ def test_while_a_crowd_leaves_records_wait_and_go_together() -> None:
         crowd = [pod(f"cpu-{number}", deleting=True, **more) for number in range(1, leaving + 1)]
         return actions(seen(nodeset(0), *crowd, slurm=slurm(node("cpu-0", "IDLE DRAIN", reason="seltzer: scale-in"))))
 
-    assert decided(node_records.CROWD) == (DeleteRecords(("cpu-0",)),)
+    assert decided(node_records.CROWD) == (DeleteRecords(("cpu-0",), unless_named=True),)
     assert decided(node_records.CROWD + 1) == ()
-    assert decided(node_records.CROWD + 1, deleted=NOW - 1000) == (DeleteRecords(("cpu-0",)),), "those are stuck"
+    assert decided(node_records.CROWD + 1, deleted=NOW - 1000) == (DeleteRecords(("cpu-0",), unless_named=True),), (
+        "those are stuck"
+    )

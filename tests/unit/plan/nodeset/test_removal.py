@@ -168,8 +168,8 @@ def test_any_number_of_nodes_is_one_call() -> None:
 # --- who goes --------------------------------------------------------------------------------------------------------
 
 
-def pool(*pairs: tuple[Pod, Node | None], free_in: dict[str, int] | None = None) -> Pool:
-    return Pool([item for item, _ in pairs], {each.name: each for _, each in pairs if each}, free_in or {})
+def pool(*pairs: tuple[Pod, Node | None], free_at: dict[str, float | None] | None = None) -> Pool:
+    return Pool([item for item, _ in pairs], {each.name: each for _, each in pairs if each}, free_at or {})
 
 
 def named(pods: list[Pod]) -> list[str]:
@@ -196,7 +196,7 @@ def test_the_cheapest_go_first() -> None:
             (pod("cpu-7", state="waiting"), None),
             both(8, "IDLE DRAIN", reason="seltzer: Kubernetes node n1 is cordoned"),
             both(9, "DOWN", reason="fan is loud"),
-            free_in={"cpu-0": 60, "cpu-1": 3600},
+            free_at={"cpu-0": NOW + 60, "cpu-1": NOW + 3600},
         ),
         11,
         "new",
