@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.facts_things import CLOCK
+from tests.builders.slurm import CLOCK
 
 MARK = "\x1fmark\x1f"
 

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from tests.fakes import specs
+from tests.builders import objects
+from tests.builders import slurm as builders
 
-from seltzer.api.core import Lease, LeaseSpec, ObjectCondition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
+from seltzer.api.core import Lease
 from seltzer.errors import SeltzerError
 from seltzer.plan.cluster.guard_report import GuardReport
-from seltzer.slurm.models import Node, Number
+from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job, Snapshot
 from seltzer.view.controller import ControllerFacts
 from seltzer.view.events import Event
@@ -19,29 +20,28 @@ from seltzer.view.facts import Facts
 from seltzer.view.frame import Update
 
 NOW = 1_800_000_000
-STAMP = datetime.fromtimestamp(NOW, UTC).isoformat()
 CONTROLLER = "demo-slurmctld-7b6bf674bb-9qfnz"
 
 
 def node(name: str, *state: str, reason: str = "", by: str = "", jobs: bool = False) -> Node:
+    """A record, by the clock of this world."""
     states = state or (("MIXED",) if jobs else ("IDLE",))
-    when = Number(set=bool(reason), number=NOW - 60)
-    return Node(name, (*states, "DYNAMIC_NORM"), reason=reason, reason_set_by_user=by, cpus=2, reasoned=when)
+    return builders.node(name, " ".join(states), reason=reason, reason_set_by_user=by, cpus=2, since=NOW - 60)
 
 
 def job(
     number: int, *nodes: str, state: str = "", name: str = "train", reason: str = "", minutes: int | None = 30
 ) -> Job:
+    """A job, which runs if it has nodes, by the clock of this world."""
     running = bool(nodes)
-    return Job(
+    return builders.job(
         str(number),
-        number,
-        "ada",
-        name,
         state or ("RUNNING" if running else "PENDING"),
-        reason,
-        "cpu",
-        nodes,
+        *nodes,
+        number=number,
+        user="ada",
+        name=name,
+        reason=reason,
         start=NOW - 90 if running else None,
         end=NOW + 60 * minutes if running and minutes is not None else None,
         submit=NOW - 120,
@@ -50,31 +50,14 @@ def job(
     )
 
 
-def pod(name: str, machine: str = "n1") -> Pod:
-    ready = ObjectCondition(type="Ready", status="True", last_transition_time=STAMP)
-    return Pod(
-        metadata=ObjectMeta(name=name, namespace="ns", uid=name),
-        spec=PodSpec(node_name=machine),
-        status=PodStatus(phase="Running", conditions=(ready,)),
-    )
-
-
 def event(reason: str, message: str, *, warns: bool = False, ago: int = 0) -> Event:
-    when = datetime.fromtimestamp(NOW - ago, UTC).isoformat()
-    return Event(
-        metadata=ObjectMeta(name=f"{reason}-{ago}", namespace="ns", uid=f"{reason}-{ago}"),
-        type="Warning" if warns else "Normal",
-        reason=reason,
-        message=message,
-        last_timestamp=when,
-        involved_object=ObjectReference(kind="NodeSet", name="cpu", namespace="ns"),
-    )
+    """An Event, by the clock of this world."""
+    return objects.event(reason, message, warns=warns, time=float(NOW - ago), uid=f"{reason}-{ago}")
 
 
 def lease(holder: str = CONTROLLER, phase: str = "running", transitions: int = 0) -> Lease:
-    told = {"seltzer.dev/phase": phase, "seltzer.dev/slurm-version": "26.05.5", "seltzer.dev/restarts": "0"}
-    spec = LeaseSpec(holder_identity=holder, lease_transitions=transitions)
-    return Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=told), spec=spec)
+    """The Lease of a controller that runs Slurm 26.05.5."""
+    return objects.lease(holder, transitions=transitions, phase=phase, slurm_version="26.05.5", restarts="0")
 
 
 def facts(
@@ -88,10 +71,12 @@ def facts(
     """A cluster with these nodes, each with a pod, as both sides tell it."""
     known = {each.name: each for each in nodes}
     return Facts(
-        specs.cluster(),
+        objects.cluster(),
         datetime.fromtimestamp(NOW, UTC),
-        pods={name: pod(name) for name in known},
-        controller=ControllerFacts(GuardReport(told or lease()), {CONTROLLER: pod(CONTROLLER, "n2")}),
+        pods={name: objects.pod(name, machine="n1", since=NOW) for name in known},
+        controller=ControllerFacts(
+            GuardReport(told or lease()), {CONTROLLER: objects.pod(CONTROLLER, machine="n2", since=NOW)}
+        ),
         events=events,
         slurm=None if silent else Snapshot(NOW, known, jobs, {}),
     )

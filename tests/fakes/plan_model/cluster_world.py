@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.fakes.plan_model import things
+from tests.builders import objects
+from tests.builders import slurm as slurm_builders
 
 from seltzer.api.common import PodTemplate
-from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
-from seltzer.api.labels import CONFIG, FINALIZER, HOLD, TRIAL
+from seltzer.api.core import Lease, Node, ObjectMeta, Pod, PodSpec
+from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
 from seltzer.plan.actions import (
     Action,
@@ -38,13 +39,13 @@ class TrialPod:
     deleting: bool = False
 
     def seen(self) -> Pod:
-        pod = things.pod(f"demo-trial-{self.trial}", state=self.state, uid=self.uid, words=self.words)
+        pod = objects.pod(f"demo-trial-{self.trial}", state=self.state, uid=self.uid, words=self.words)
         metadata = ObjectMeta(
             name=pod.metadata.name,
             namespace="ns",
             uid=self.uid,
             labels={TRIAL: self.trial},
-            deletion_timestamp=things.time_at(things.NOW) if self.deleting else None,
+            deletion_timestamp=objects.time_at(objects.NOW) if self.deleting else None,
         )
         return Pod(metadata=metadata, status=pod.status)
 
@@ -54,7 +55,7 @@ OLD, OLD_NODE = "demo-slurmctld-old", "n1"
 
 def old_pod(deadline: float | None, config: str = "") -> Pod:
     """A pod of the controller that should go, with when its grace is over; None: nobody has deleted it."""
-    deleted = things.time_at(deadline) if deadline is not None else None
+    deleted = objects.time_at(deadline) if deadline is not None else None
     metadata = ObjectMeta(
         name=OLD, namespace="ns", uid=f"uid-{OLD}", deletion_timestamp=deleted, annotations={CONFIG: config}
     )
@@ -63,9 +64,7 @@ def old_pod(deadline: float | None, config: str = "") -> Pod:
 
 def machine(ready: str, name: str = OLD_NODE) -> Node:
     """A Kubernetes node with this condition Ready."""
-    return Node(
-        metadata=NodeMeta(name=name), status=NodeStatus(conditions=(NodeCondition(type="Ready", status=ready),))
-    )
+    return objects.machine(name, ready)
 
 
 def manifest(kind: str, name: str, content: str) -> Manifest:
@@ -120,13 +119,13 @@ class ClusterWorld:
         )
         if self.leaving is not None:
             controllers = (*controllers, old_pod(self.leaving if self.evicted else None, self.annotation))
-        nodes = {f"cpu-{number}": things.node(f"cpu-{number}") for number in range(self.records)}
+        nodes = {f"cpu-{number}": slurm_builders.node(f"cpu-{number}") for number in range(self.records)}
         slurm = SlurmState(nodes if self.reachable else None)
         metadata = ObjectMeta(
             name="demo",
             namespace="ns",
             finalizers=(FINALIZER,) if self.finalizer else (),
-            deletion_timestamp=things.time_at(things.NOW) if self.deleted else None,
+            deletion_timestamp=objects.time_at(objects.NOW) if self.deleted else None,
         )
         return ClusterObservation(
             cluster=SlurmCluster(metadata=metadata, spec=SlurmClusterSpec(controller=self._controller())),
@@ -151,7 +150,7 @@ class ClusterWorld:
             slurmds=self.slurmds,
             nodes={OLD_NODE: machine(self.node)} if self.node else {},
             silence=1 if self.speaks else 60,
-            now=things.NOW,
+            now=objects.NOW,
         )
 
     def _controller(self) -> Controller:
@@ -159,9 +158,8 @@ class ClusterWorld:
         return Controller(hold=self.hold, pod_template=PodTemplate(spec={"tolerations": said}))
 
     def _lease(self) -> Lease:
-        spec = LeaseSpec(holder_identity=OLD, lease_duration_seconds=5)
-        metadata = ObjectMeta(name=CONTROLLER_NAME, namespace="ns", annotations={HOLD: "true"} if self.held else {})
-        return Lease(metadata=metadata, spec=spec)
+        hold: dict[str, Any] = {"hold": "true"} if self.held else {}
+        return objects.lease(OLD, seconds=5, **hold)
 
     # --- act, and what must never be ------------------------------------------------------------------------------
 
@@ -183,7 +181,7 @@ class ClusterWorld:
                 assert self.leaving is not None, "a pod is removed that isn't there"
                 assert self.evicted or not self.patient, "a pod is removed that should stay on a lost node"
                 assert self.node != "True", "a pod is removed whose node sees to it"
-                over = self.evicted and self.leaving < things.NOW
+                over = self.evicted and self.leaving < objects.NOW
                 assert over or (self.node != "False" and not self.speaks), "a pod is removed that may be saving"
                 self.leaving = None
             case Poke(_, _, _, value):
@@ -246,7 +244,7 @@ class ClusterWorld:
         if self.leaving is not None and self.node == "True":
             self.leaving = None  # its kubelet has ended it
         elif self.leaving is not None:
-            self.leaving, self.evicted = things.NOW - 60, True  # as Kubernetes does in the end
+            self.leaving, self.evicted = objects.NOW - 60, True  # as Kubernetes does in the end
         self.reachable = True
         for trial in list(self.trials):
             self.vanish(trial)

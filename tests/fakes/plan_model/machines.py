@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.fakes.plan_model import things
+from tests.builders import objects
 
 from seltzer.api.core import Node as KubeNode
 
@@ -56,7 +56,7 @@ class ModelMachine:
             return None
         taints = (self.taint,) if self.taint else ()
         pressure = str(self.pressure)
-        return things.machine(self.ready, *taints, name=self.name, cordoned=self.cordoned, MemoryPressure=pressure).node
+        return objects.machine(self.name, self.ready, taints=taints, cordoned=self.cordoned, MemoryPressure=pressure)
 
     # --- what happens to it ---------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
-from tests.fakes.plan_model import things
+from tests.builders import objects
+from tests.builders import plan as plan_builders
 from tests.fakes.plan_model.promises import Promises
 from tests.fakes.plan_model.world import Peace, Wish, World
 
@@ -112,7 +113,7 @@ class Operator:
 
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
-        nodeset = things.nodeset(
+        nodeset = objects.nodeset(
             wish.replicas, deleted=wish.deleted, finalizer=world.finalizer, drain=wish.drain, update=wish.update
         )
         if self._unread or next_pass.needs_fresh_nodes(nodeset, self._pods):
@@ -120,7 +121,7 @@ class Operator:
             self.poll()
         seen = NodeSetObservation(
             nodeset=nodeset,
-            verdict=CROWDED if wish.crowded else things.MEMBER,
+            verdict=CROWDED if wish.crowded else plan_builders.MEMBER,
             pods=self._pods,
             template=None if wish.refused else world.template,
             refusal="no" if wish.refused else "",
@@ -141,7 +142,7 @@ class Operator:
         """A cluster that is being deleted has been so for a moment only: when a silent one is gone is in a table."""
         world = self.world
         plane = ControlPlane(
-            things.cluster(deleted=world.now if world.wish.closing else None),
+            objects.cluster(deleted=world.now if world.wish.closing else None),
             None if world.gone else Deployment(metadata=ObjectMeta(name="demo-slurmctld")),
             Lease(metadata=ObjectMeta(), spec=LeaseSpec(holder_identity="demo-slurmctld-x")),
         )
@@ -160,7 +161,7 @@ class Operator:
         found: dict[str, float | None] = {}
         for name, record in self.world.records.items():
             if record.jobs:
-                found[name] = None if any(job % 2 for job in record.jobs) else things.NOW + 3600 + max(record.jobs)
+                found[name] = None if any(job % 2 for job in record.jobs) else objects.NOW + 3600 + max(record.jobs)
         return found
 
     def decide(self) -> tuple[NodeSetObservation, NodeSetDecision]:
@@ -209,7 +210,7 @@ class Operator:
         seen, decision, _ = self._thought
         late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods | DeleteRecords | SetFinalizer
         actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
-        self.do(things.part_of(actions, order, count), seen, decision)
+        self.do(plan_builders.part_of(actions, order, count), seen, decision)
 
     def _one(self, action: Action, seen: NodeSetObservation) -> None:
         world = self.world

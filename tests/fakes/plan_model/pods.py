@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
-from tests.fakes.plan_model import things
+from tests.builders import objects
 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import DELETION_COST, SAFE_TO_EVICT
@@ -94,7 +94,7 @@ class ModelPod:
         self.told.update({each.type: each for each in patch.conditions})
 
     def seen(self) -> Pod:
-        item = things.pod(
+        item = objects.pod(
             self.name,
             state=self.shown,
             template=self.template,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.fakes.plan_model import things
+from tests.builders import slurm as slurm_builders
 
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node, Number
@@ -98,7 +98,7 @@ class Record:
             )
             if holds
         ]
-        return things.node(
+        return slurm_builders.node(
             self.name,
             " ".join([base, *flags]),
             reason=self.reason,

@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.builders.plan import part_of
 from tests.fakes.plan_model import world
 from tests.fakes.plan_model.operator import Operator
-from tests.fakes.plan_model.things import part_of
 from tests.fakes.plan_model.world import Peace, World
 
 from seltzer.api.nodeset import Drain

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tests.fakes.plan_model import things
+from tests.builders import objects
 from tests.fakes.plan_model.machines import ModelMachine
 from tests.fakes.plan_model.pods import ModelPod
 from tests.fakes.plan_model.records import CPUS, OUTAGE, Record
@@ -55,7 +55,7 @@ class World:
     """What is true, and everything that can happen without the operator."""
 
     def __init__(self) -> None:
-        self.now = things.NOW
+        self.now = objects.NOW
         self.wish = Wish()
         self.finalizer = False
         self.exists = True  # the NodeSet
@@ -66,7 +66,7 @@ class World:
         self.reachable = True
         self.pings = True  # who slurmctld's pod can reach can be asked there
         self.gone = False
-        self.controller_started = things.NOW - 1000
+        self.controller_started = objects.NOW - 1000
         self.named: set[str] = set()  # nodes that waiting jobs name
         self.queued = 0  # jobs that wait in the NodeSet's partition
         self.protects = ""  # whom the disruption budget protects; empty: there is none

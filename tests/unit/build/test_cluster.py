@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.fakes.specs import cluster, nodeset
+from tests.builders.objects import cluster, nodeset
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
-from tests.fakes.specs import cluster, nodeset
+from tests.builders.objects import cluster, nodeset
 
 from seltzer.api.config import OWNED
 from seltzer.api.nodeset import NodeSet, Partition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes.specs import cluster, nodeset
+from tests.builders.objects import cluster, nodeset
 
 from seltzer.build import names
 from seltzer.build.images import Images
@@ -18,7 +18,7 @@ from seltzer.plan.nodeset.membership import MAX_NODES
 IMAGES = Images()
 
 
-def build(spec: dict[str, Any] | None = None, **where: str) -> dict[str, Any]:
+def build(spec: dict[str, Any] | None = None, **where: Any) -> dict[str, Any]:
     return pod(nodeset(spec, **where), cluster(), IMAGES, "cpu-0")
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.fakes.specs import cluster, nodeset
+from tests.builders.objects import cluster, nodeset
 
 from seltzer.api import crd
 from seltzer.build import cluster as build

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.fakes.plan_model.things import pod as made
+from tests.builders import objects
+from tests.builders.objects import lease
 
-from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod, PodSpec
-from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.api.core import Lease, Pod
+from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, Standby, VolumeStatus
 from seltzer.cli import debug, failover, gather, show
 from seltzer.kube.client import Client, Listing
@@ -33,27 +34,15 @@ CRASH = Crash(
 
 
 def cluster(*, deleted: bool = False, status: SlurmClusterStatus | None = None, **of: Any) -> SlurmCluster:
-    metadata = ObjectMeta(
-        name="demo", namespace="here", generation=1, deletion_timestamp="2026-01-02T11:00:00Z" if deleted else None
-    )
-    spec = SlurmClusterSpec(controller=Controller(**of))
-    return SlurmCluster(metadata=metadata, spec=spec, status=status or SlurmClusterStatus())
+    """With these fields of spec.controller."""
+    return objects.cluster({"controller": of}, deleted="2026-01-02T11:00:00Z" if deleted else None, status=status)
 
 
-def pod(name: str, node: str = "n1", state: str = "ready", deleting: bool = False, words: str = "") -> Pod:
-    one = made(name, state=state, deleting=deleting, words=words)
-    return Pod(metadata=one.metadata, spec=PodSpec(node_name=node), status=one.status)
+def pod(name: str, node: str = "n1", **more: Any) -> Pod:
+    return objects.pod(name, machine=node, **more)
 
 
-def lease(holder: str = "c-a", **said: str) -> Lease:
-    annotations = {f"seltzer.dev/{name}": value for name, value in said.items()}
-    return Lease(
-        metadata=ObjectMeta(name="demo-slurmctld", namespace="here", annotations=annotations),
-        spec=LeaseSpec(holder_identity=holder),
-    )
-
-
-def seen(*pods: Pod, holder: str = "c-a", phase: str = "running", **said: str) -> ControllerFacts:
+def seen(*pods: Pod, holder: str = "c-a", phase: str = "running", **said: Any) -> ControllerFacts:
     return ControllerFacts(GuardReport(lease(holder, phase=phase, **said)), {each.metadata.name: each for each in pods})
 
 
@@ -89,7 +78,7 @@ def test_what_cannot_be_moved_is_told_with_what_to_do(item: SlurmCluster, now: C
         (seen(pod("c-a", deleting=True), B), "c-a writes its state and ends"),
         (seen(pod("c-a", deleting=True), B, holder=""), "waiting for c-b"),
         (seen(holder=""), "waiting for a new pod"),
-        (seen(pod("c-b", "", "Unschedulable", words="no node"), holder=""), "pod c-b: no node"),
+        (seen(pod("c-b", state="Unschedulable", words="no node"), holder=""), "pod c-b: no node"),
         (seen(B, holder="c-b", phase="starting"), "c-b on n2 is starting"),
         (seen(B, holder="c-b", phase="blocked", message="full"), "c-b on n2 is blocked: full"),
         (seen(B, holder="c-b"), ""),
@@ -153,7 +142,7 @@ class Server(Client):
         self._lease, self._pods = found, pods
 
     async def get(self, resource: Resource[Any], name: str, namespace: str = "", **_: Any) -> Any:
-        if self._lease is None or (name, namespace) != ("demo-slurmctld", "here"):
+        if self._lease is None or (name, namespace) != ("demo-slurmctld", "ns"):
             raise NotFound(404, "NotFound", "no")
         return self._lease
 
@@ -171,7 +160,7 @@ class Server(Client):
     ],
 )
 async def test_commands_reach_the_slurmctld_in_charge_and_no_standby(server: Server, expected: str) -> None:
-    seen = await gather.controller(server, "here", "demo")
+    seen = await gather.controller(server, "ns", "demo")
     assert seen.target("demo") == expected
 
 

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.fakes.facts_things import cluster, drained, known, machine, pod, slurm
-from tests.fakes.plan_model.things import node, nodeset
+from tests.builders.facts import drained, known, pod
+from tests.builders.objects import cluster, machine, nodeset
+from tests.builders.slurm import node
+from tests.builders.slurm import snapshot as slurm
 from tests.fakes.small_server import PLACE, Server
 
 from seltzer.api.core import Pod

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.facts_things import CLOCK, cluster, machine, pod
-from tests.fakes.plan_model.things import nodeset
+from tests.builders.facts import pod
+from tests.builders.objects import cluster, machine, nodeset
+from tests.builders.slurm import CLOCK
 from tests.fakes.small_server import PLACE, Server
 
 from seltzer.cli import gather
@@ -49,7 +50,7 @@ async def test_what_one_may_not_see_is_unknown_and_not_none(answer: list[Any]) -
 
 
 async def test_pods_of_a_guest_that_can_not_be_seen_make_all_pods_unknown(answer: list[Any]) -> None:
-    home = cluster(nodeSets={"namespaces": ["guest"]})
+    home = cluster(allows=["guest"])
     found = await gather.facts(Server(home, *ALL[1:], forbidden=["Pod in guest"]), PLACE, "demo", happened=False)
     assert (found.pods, found.gaps) == (None, ("you may not see the pods in namespace guest",))
     assert [each.pod for each in nodes.rows(found)] == ["?"], "it has a pod or none: nobody knows"

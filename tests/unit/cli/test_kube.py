@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import objects
 
 from seltzer.api.common import NodeCounts
 from seltzer.api.core import ObjectMeta, Pod
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
-from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
+from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build.names import CLUSTER, CLUSTER_NAMESPACE
 from seltzer.cli import drain, kube, sandbox, scale
 from seltzer.cli.sandbox import RunningSandbox
@@ -31,13 +32,11 @@ clusters: [{name: one, cluster: {server: "https://one"}}]
 
 
 def cluster(name: str, namespace: str = "here", guests: Sequence[str] = ()) -> SlurmCluster:
-    spec = SlurmClusterSpec(node_sets=NodeSetAccess(namespaces=tuple(guests)))
-    return SlurmCluster(metadata=ObjectMeta(name=name, namespace=namespace), spec=spec)
+    return objects.cluster(name=name, namespace=namespace, allows=guests)
 
 
 def nodeset(name: str, namespace: str = "here", to: str = "demo", home: str | None = None) -> NodeSet:
-    ref = ClusterRef(name=to, namespace=home)
-    return NodeSet(metadata=ObjectMeta(name=name, namespace=namespace), spec=NodeSetSpec(cluster_ref=ref))
+    return objects.nodeset(name=name, namespace=namespace, cluster=to, cluster_namespace=home)
 
 
 class Server(Client):
@@ -130,7 +129,7 @@ def test_a_server_that_is_not_there_is_told_in_a_line(monkeypatch: pytest.Monkey
 
 
 def node(name: str, of: str = "demo", home: str = "here") -> Pod:
-    return Pod(metadata=ObjectMeta(name=name, namespace="here", labels={CLUSTER: of, CLUSTER_NAMESPACE: home}))
+    return objects.pod(name, namespace="here", labels={CLUSTER: of, CLUSTER_NAMESPACE: home})
 
 
 def test_a_node_tells_which_cluster_it_belongs_to() -> None:

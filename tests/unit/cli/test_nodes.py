@@ -6,8 +6,9 @@ import io
 
 import pytest
 from rich.console import Console
-from tests.fakes.facts_things import drained, job, known, pod, slurm
-from tests.fakes.plan_model.things import node
+from tests.builders.facts import drained, known, pod
+from tests.builders.slurm import job, node
+from tests.builders.slurm import snapshot as slurm
 
 from seltzer.cli import nodes, nodes_table
 from seltzer.errors import SeltzerError

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.builders import objects
+from tests.builders.objects import condition
 
 from seltzer.api.common import Condition
-from seltzer.api.core import ObjectMeta
-from seltzer.api.slurmcluster import Login, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
 from seltzer.cli import kube, kubectl, main, slurm
 from seltzer.errors import SeltzerError
 from seltzer.kube.config import Config
@@ -20,16 +21,9 @@ from seltzer.kube.config import Config
 Run = Callable[..., list[str]]
 
 
-def condition(kind: str, status: str = "True", reason: str = "Fine", message: str = "it is") -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time="")  # type: ignore[arg-type]
-
-
 def cluster(*conditions: Condition, logins: int = 1) -> SlurmCluster:
-    return SlurmCluster(
-        metadata=ObjectMeta(name="demo", namespace="here"),
-        spec=SlurmClusterSpec(login=Login(replicas=logins)),
-        status=SlurmClusterStatus(conditions=conditions),
-    )
+    status = SlurmClusterStatus(conditions=conditions)
+    return objects.cluster({"login": {"replicas": logins}}, namespace="here", status=status)
 
 
 @pytest.mark.parametrize(

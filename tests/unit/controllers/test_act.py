@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
-from tests.fakes.plan_model.things import node, nodeset
+from tests.builders.objects import lease, nodeset
+from tests.builders.slurm import node
 
-from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod
+from seltzer.api.core import Lease, ObjectMeta, Pod
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.controllers import batch
 from seltzer.controllers.act import Actor, ActResult, Subject
@@ -35,16 +36,11 @@ from seltzer.slurm.client import Outcome
 from seltzer.slurm.models import Node
 
 
-def lease(version: str) -> Lease:
-    metadata = ObjectMeta(name="demo-slurmctld", namespace="ns", resource_version=version)
-    return Lease(metadata=metadata, spec=LeaseSpec(holder_identity="c-a"))
-
-
 class Api:
     """An API server with this Lease."""
 
     def __init__(self, version: str) -> None:
-        self._lease = lease(version)
+        self._lease = lease(version=version)
         self.deleted: list[tuple[str, dict[str, Any]]] = []
 
     async def get(self, resource: object, name: str, namespace: str) -> Lease:
@@ -59,8 +55,8 @@ class Api:
 @pytest.mark.parametrize(
     ("why", "seen", "removed"),
     [
-        ("its guard is as silent as it was", lease("7"), True),
-        ("its guard has spoken since", lease("6"), False),
+        ("its guard is as silent as it was", lease(version="7"), True),
+        ("its guard has spoken since", lease(version="6"), False),
         ("its time is over, whatever its guard says", None, True),
     ],
 )

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
+from tests.builders import objects
 
-from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod
 from seltzer.api.slurmcluster import SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Standby, VolumeStatus
 from seltzer.controllers import metrics
@@ -18,8 +18,7 @@ from seltzer.kube.resource import Key
 
 
 def lease(caches: Caches, version: int, renewed: str) -> None:
-    metadata = ObjectMeta(name="demo-slurmctld", namespace="ns", resource_version=str(version))
-    caches.leases.put(Lease(metadata=metadata, spec=LeaseSpec(holder_identity="c-a", renew_time=renewed)))
+    caches.leases.put(objects.lease("c-a", version=str(version), renewed=renewed))
 
 
 def nothing() -> Client:
@@ -52,10 +51,10 @@ def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(monkeypatch: p
 def test_sources_of_one_kind_have_stores_of_their_own_and_equal_ones_share_one() -> None:
     theirs = Source(kinds.PODS, "app=theirs")
     caches = Caches(nothing(), [theirs, managed(kinds.PODS, name=lambda pod: (pod.metadata.name,))])
-    caches.store(theirs).put(Pod(metadata=ObjectMeta(name="a", namespace="ns", resource_version="1")))
+    caches.store(theirs).put(objects.pod("a"))
     assert len(caches.store(theirs)) == 1 and len(caches.pods) == 0
     assert caches.pods is caches.store(PODS) is caches.owned("Pod")
-    caches.pods.put(Pod(metadata=ObjectMeta(name="b", namespace="ns", resource_version="1")))
+    caches.pods.put(objects.pod("b"))
     assert len(caches.pods.by("name", "b")) == 1, "it has the indices of all who name it"
     assert caches.pods.by("cluster", "ns/demo") == []
     assert [str(each) for each in caches.reflectors if each.resource is kinds.PODS] == ["Pod", "Pod app=theirs"]

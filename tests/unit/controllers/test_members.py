@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.fakes.plan_model.things import cluster
+from tests.builders.objects import cluster
 
 from seltzer.api.core import Lease, LeaseSpec, ObjectMeta
 from seltzer.build import names

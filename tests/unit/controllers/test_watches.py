@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
-from tests.fakes.specs import nodeset
+from tests.builders.objects import nodeset
 
 from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
 from seltzer.api.labels import CLUSTER, COMPONENT, NODESET

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_model.things import NOW, node, pod, time_at
+from tests.builders.objects import NOW, pod, time_at
+from tests.builders.slurm import node
 
 from seltzer.api.common import NodeCounts
 from seltzer.api.core import ContainerState, ContainerStatus, ObjectCondition, Pod, PodStatus, Terminated, Waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_model.things import node
+from tests.builders.slurm import node
 
 from seltzer.errors import SeltzerError
 from seltzer.plan.actions import (

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_model.things import NOW, cluster, node
+from tests.builders.objects import NOW, cluster, lease
+from tests.builders.slurm import node
 
 from seltzer.api.core import (
     Deployment,
     DeploymentStatus,
     Lease,
-    LeaseSpec,
     ObjectCondition,
     ObjectMeta,
     Pod,
     PodStatus,
 )
-from seltzer.api.labels import EPOCH, PHASE
 from seltzer.plan.slurm_presence import Contact, ControlPlane, SlurmState, can_be_asked, slurm
 
 META = ObjectMeta(name="demo-slurmctld", namespace="ns")
@@ -23,10 +22,6 @@ MADE = Deployment(metadata=META)
 POD = Pod(metadata=META)
 READY = Pod(metadata=META, status=PodStatus(conditions=(ObjectCondition(type="Ready", status="True"),)))
 ENDED = Pod(metadata=META, status=PodStatus(phase="Failed"))
-
-
-def lease(holder: str = "", **annotations: str) -> Lease:
-    return Lease(metadata=ObjectMeta(annotations=annotations), spec=LeaseSpec(holder_identity=holder))
 
 
 def silent_for(seconds: float) -> Contact:
@@ -44,10 +39,10 @@ HELD = lease("demo-slurmctld-x")
     ("found", "pods", "gone"),
     [
         pytest.param(None, (), True, id="nothing has been made yet"),
-        pytest.param(lease(), (POD,), True, id="its first pod hasn't begun"),
-        pytest.param(lease(), (READY,), False, id="its first pod is ready"),
+        pytest.param(lease(""), (POD,), True, id="its first pod hasn't begun"),
+        pytest.param(lease(""), (READY,), False, id="its first pod is ready"),
         pytest.param(HELD, (), False, id="its pod is away, its jobs may not be"),
-        pytest.param(lease("", **{EPOCH: "3"}), (), False, id="it has run"),
+        pytest.param(lease("", epoch="3"), (), False, id="it has run"),
         pytest.param(None, (POD,), False, id="somebody deleted the Lease beside a controller"),
         pytest.param(None, (ENDED,), True, id="a pod that has ended is no controller"),
     ],
@@ -100,10 +95,10 @@ def test_a_slurm_that_is_gone_is_not_unreachable() -> None:
 @pytest.mark.parametrize(
     ("found", "ready", "asked"),
     [
-        (lease(**{PHASE: "running"}), 1, True),
-        (lease(**{PHASE: "running"}), 0, False),
-        (lease(**{PHASE: "running"}), None, False),
-        (lease(**{PHASE: "starting"}), 1, False),
+        (lease(phase="running"), 1, True),
+        (lease(phase="running"), 0, False),
+        (lease(phase="running"), None, False),
+        (lease(phase="starting"), 1, False),
         (None, 1, False),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.facts_things import CLOCK
+from tests.builders.slurm import CLOCK
 from tests.fakes.slurm_output import JOB, MARK, printed
 
 from seltzer.slurm import snapshot

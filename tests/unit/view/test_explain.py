@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.facts_things import CLOCK, cluster, drained, job, known, machine, pod, slurm
-from tests.fakes.plan_model.things import node, nodeset
+from tests.builders.facts import drained, known, pod
+from tests.builders.objects import machine, nodeset
+from tests.builders.slurm import CLOCK, job, node
+from tests.builders.slurm import snapshot as slurm
 
 from seltzer.api.core import (
     ContainerState,
@@ -22,7 +24,6 @@ from seltzer.api.core import (
     Terminated,
 )
 from seltzer.api.labels import RECOVERED, SLURM_READY
-from seltzer.cli import explain
 from seltzer.errors import SeltzerError
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.slurm.models import Node
@@ -229,14 +230,6 @@ def test_a_job_that_never_was_is_one_line() -> None:
         about_job(known(slurm(job())), "99")
     with pytest.raises(SeltzerError, match="it is held"):
         about_job(known(None, silence="it is held"))
-
-
-def test_a_job_needs_to_be_told_of_which_cluster_where_there_are_two() -> None:
-    assert explain.the_one([cluster("demo")], "ns") == "demo"
-    with pytest.raises(SeltzerError, match=r"2 clusters in namespace 'ns'.*--cluster which one: a, b"):
-        explain.the_one([cluster("a"), cluster("b")], "ns")
-    with pytest.raises(SeltzerError, match="no SlurmCluster in namespace 'ns'"):
-        explain.the_one([], "ns")
 
 
 # --- jobs: why -------------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.facts_things import drained, known, pod, slurm
-from tests.fakes.plan_model.things import node
+from tests.builders.facts import drained, known, pod
+from tests.builders.slurm import node
+from tests.builders.slurm import snapshot as slurm
 
 from seltzer.view import facts
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.fakes.facts_things import CLOCK, drained, job, known, machine, pod, slurm
-from tests.fakes.plan_model.things import node, patched
+from tests.builders.facts import drained, known, pod
+from tests.builders.objects import machine, patched
+from tests.builders.slurm import CLOCK, job, node
+from tests.builders.slurm import snapshot as slurm
 
 from seltzer.api.core import ObjectCondition
 from seltzer.api.labels import SLURM_READY

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
+from tests.builders import objects
+from tests.builders.objects import condition
 
 from seltzer.api.common import Condition, NodeCounts
-from seltzer.api.core import ObjectMeta, ObjectReference
-from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
-from seltzer.api.slurmcluster import JobCounts, Login, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.api.nodeset import NodeSet, NodeSetStatus
+from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
 from seltzer.build.components.table import CONTROL_PLANE
-from seltzer.cli import show, status
+from seltzer.cli import show
 from seltzer.view import tree
 from seltzer.view.events import Event, of_cluster
 from seltzer.view.tree import Picture, Problem
@@ -22,67 +23,37 @@ from seltzer.view.tree import Picture, Problem
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
-def condition(kind: str, status: str = "True", reason: str = "Fine", message: str = "it is") -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time="")  # type: ignore[arg-type]
-
-
 OF_COMPONENTS = tuple(each.condition.type for each in CONTROL_PLANE if each.condition)
 KINDS = ("Ready", *OF_COMPONENTS, "StateSafe", "ConfigValid")
 WELL = tuple(condition(kind) for kind in KINDS)
 
 
-def cluster(
-    *conditions: Condition, spec: SlurmClusterSpec | None = None, generation: int = 1, deleted: str | None = None
-) -> SlurmCluster:
-    return SlurmCluster(
-        metadata=ObjectMeta(
-            name="demo",
-            namespace="here",
-            generation=generation,
-            creation_timestamp="2026-01-02T09:40:00Z",
-            deletion_timestamp=deleted,
-        ),
-        spec=spec or SlurmClusterSpec(),
-        status=SlurmClusterStatus(
-            observed_generation=1,
-            conditions=conditions,
-            slurm_version="26.05.5",
-            jobs=JobCounts(running=3, pending=12),
-            last_failover_time="2026-01-02T11:53:00Z",
-        ),
+def cluster(*conditions: Condition, generation: int = 1, deleted: str | None = None) -> SlurmCluster:
+    status = SlurmClusterStatus(
+        observed_generation=1,
+        conditions=conditions,
+        slurm_version="26.05.5",
+        jobs=JobCounts(running=3, pending=12),
+        last_failover_time="2026-01-02T11:53:00Z",
     )
+    created = "2026-01-02T09:40:00Z"
+    return objects.cluster(namespace="here", status=status, generation=generation, created=created, deleted=deleted)
 
 
-def nodeset(
-    name: str, *conditions: Condition, ready: int = 2, nodes: NodeCounts | None = None, to: str = "demo"
-) -> NodeSet:
-    return NodeSet(
-        metadata=ObjectMeta(name=name, namespace="here", generation=1),
-        spec=NodeSetSpec(cluster_ref=ClusterRef(name=to), replicas=2),
-        status=NodeSetStatus(
-            observed_generation=1,
-            conditions=conditions,
-            replicas=2,
-            ready_replicas=ready,
-            updated_replicas=ready,
-            nodes=nodes or NodeCounts(total=2, idle=2),
-        ),
+def nodeset(name: str, *conditions: Condition, ready: int = 2, nodes: NodeCounts | None = None) -> NodeSet:
+    status = NodeSetStatus(
+        observed_generation=1,
+        conditions=conditions,
+        replicas=2,
+        ready_replicas=ready,
+        updated_replicas=ready,
+        nodes=nodes or NodeCounts(total=2, idle=2),
     )
+    return objects.nodeset(2, name=name, namespace="here", status=status, generation=1)
 
 
 def event(time: str, about: str = "SlurmCluster/demo", message: str = "it did", count: int = 1) -> Event:
-    kind, _, name = about.partition("/")
-    where = ObjectReference(kind=kind, name=name, namespace="here")
-    metadata = ObjectMeta(name=time, namespace="here")
-    return Event(
-        metadata=metadata,
-        type="Normal",
-        reason="Happened",
-        message=message,
-        last_timestamp=time,
-        count=count,
-        involved_object=where,
-    )
+    return objects.event(message=message, about=about, time=time, count=count, namespace="here")
 
 
 def drawn(picture: Picture) -> list[str]:
@@ -129,10 +100,7 @@ def test_a_cluster_with_problems_ends_with_them() -> None:
 
 
 def test_a_cluster_of_which_nothing_is_known_yet_is_drawn_too() -> None:
-    new = SlurmCluster(
-        metadata=ObjectMeta(name="demo", namespace="here", generation=1),
-        spec=SlurmClusterSpec(login=Login(replicas=0)),
-    )
+    new = objects.cluster({"login": {"replicas": 0}})
     lines = drawn(Picture(new))
     assert lines[0].startswith("demo  Unknown")
     assert "│   ├── slurmctld   unknown" in lines
@@ -171,10 +139,7 @@ def test_every_condition_that_is_not_true_is_a_problem(picture: Picture, found: 
 
 
 def test_a_nodeset_from_elsewhere_is_called_by_its_namespace_too() -> None:
-    guest = NodeSet(
-        metadata=ObjectMeta(name="cpu", namespace="there"),
-        spec=NodeSetSpec(cluster_ref=ClusterRef(name="demo", namespace="here")),
-    )
+    guest = objects.nodeset(namespace="there", cluster_namespace="here")
     picture = Picture(cluster(*WELL), [guest])
     assert any("there/cpu" in line for line in drawn(picture))
     assert tree.problems(picture)[0].object == "NodeSet there/cpu"
@@ -204,13 +169,3 @@ def test_data_for_programs_holds_the_same() -> None:
     assert data["nodeSets"][0]["readyReplicas"] == 1 and data["nodeSets"][0]["ready"] is False
     assert data["events"][0]["reason"] == "Happened"
     assert [Problem(**each) for each in data["problems"]] == tree.problems(picture)
-
-
-def test_a_nodeset_whose_cluster_is_missing_is_noticed_where_it_can_be_known() -> None:
-    lost, fine = nodeset("lost", to="nowhere"), nodeset("cpu")
-    elsewhere = NodeSet(
-        metadata=ObjectMeta(name="guest", namespace="here"),
-        spec=NodeSetSpec(cluster_ref=ClusterRef(name="demo", namespace="there")),
-    )
-    assert status.orphans([lost, fine, elsewhere], [cluster()], "here") == [lost]
-    assert status.orphans([lost, fine, elsewhere], [cluster()], "") == [lost, elsewhere]

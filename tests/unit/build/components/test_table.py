@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.fakes.specs import cluster
+from tests.builders.objects import cluster
 
 from seltzer.build import cluster as build
 from seltzer.build import names

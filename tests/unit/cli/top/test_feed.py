@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from tests.fakes import specs
+from tests.builders.objects import cluster
 from tests.fakes.apiserver.server import FakeApiServer
 
 from seltzer.api.common import API_VERSION
@@ -103,7 +103,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @asynccontextmanager
 async def fed(rig: Rig) -> AsyncIterator[ClusterFeed]:
-    feed = ClusterFeed(Place(rig.server.config(), "ns"), specs.cluster(), 0.05)
+    feed = ClusterFeed(Place(rig.server.config(), "ns"), cluster(), 0.05)
     running = asyncio.create_task(feed.run(rig.news.append))
     try:
         yield feed

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
-from tests.fakes.plan_model import things
+from tests.builders import objects
+from tests.builders import plan as plan_builders
+from tests.builders import slurm as slurm_builders
+from tests.builders.objects import NOW, time_at
+from tests.builders.plan import slurm
 from tests.fakes.plan_model.cluster_world import TrialPod, manifest
-from tests.fakes.plan_model.things import NOW, slurm, time_at
 
 from seltzer.api.common import Condition
 from seltzer.api.core import (
@@ -16,13 +20,12 @@ from seltzer.api.core import (
     Deployment,
     DeploymentStatus,
     Lease,
-    LeaseSpec,
     ObjectCondition,
     ObjectMeta,
     PersistentVolumeClaim,
     Pod,
 )
-from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, MESSAGE, PHASE, SLURM_VERSION
+from seltzer.api.labels import CONFIG, LOGIN_CONFIG
 from seltzer.api.slurmcluster import (
     Controller,
     JobCounts,
@@ -48,14 +51,7 @@ LEFTOVER = Delete("ConfigMap", "ns", "demo-trial-t1", "u-map")
 
 
 def cluster(finalizer: bool = True, deleted: bool = False, spec: SlurmClusterSpec | None = None) -> SlurmCluster:
-    metadata = ObjectMeta(
-        name="demo",
-        namespace="ns",
-        generation=3,
-        finalizers=(FINALIZER,) if finalizer else (),
-        deletion_timestamp=time_at(NOW) if deleted else None,
-    )
-    return SlurmCluster(metadata=metadata, spec=spec or SlurmClusterSpec())
+    return objects.cluster(spec, finalizer=finalizer, deleted=NOW if deleted else None)
 
 
 def seen(item: SlurmCluster | None = None, **more: Any) -> ClusterObservation:
@@ -179,16 +175,16 @@ def test_a_deleted_cluster_waits_for_its_nodes_and_keeps_its_volume() -> None:
 
 def test_it_waits_for_their_records_too_unless_slurm_is_gone() -> None:
     gone = cluster(deleted=True)
-    assert SetFinalizer(False) not in actions(seen(gone, slurm=slurm(things.node())))
-    assert actions(seen(gone, slurm=slurm(things.node(comment="an administrator's")))) == (SetFinalizer(False),)
-    assert actions(seen(gone, slurm=things.UNKNOWN)) == ()
-    assert actions(seen(gone, slurm=things.GONE)) == (SetFinalizer(False),)
+    assert SetFinalizer(False) not in actions(seen(gone, slurm=slurm(slurm_builders.node())))
+    assert actions(seen(gone, slurm=slurm(slurm_builders.node(comment="an administrator's")))) == (SetFinalizer(False),)
+    assert actions(seen(gone, slurm=plan_builders.UNKNOWN)) == ()
+    assert actions(seen(gone, slurm=plan_builders.GONE)) == (SetFinalizer(False),)
 
 
 def test_records_whose_nodeset_is_gone_are_removed_with_the_cluster() -> None:
     gone = cluster(deleted=True)
-    assert actions(seen(gone, slurm=slurm(things.node()))) == (DeleteRecords(("cpu-0",)),)
-    busy = things.node(state="MIXED")
+    assert actions(seen(gone, slurm=slurm(slurm_builders.node()))) == (DeleteRecords(("cpu-0",)),)
+    busy = slurm_builders.node(state="MIXED")
     assert actions(seen(gone, slurm=slurm(busy))) == (DownNodes(("cpu-0",), "seltzer: its pod is gone"),)
     assert actions(seen(gone, slurm=slurm(busy), slurmds=1)) == (), "its NodeSet drains it"
 
@@ -211,27 +207,25 @@ def deployment(ready: int = 1, failure: str = "") -> Deployment:
 
 
 def lease(transitions: int = 0, **told: str) -> Lease:
-    spec = LeaseSpec(holder_identity="demo-slurmctld-x", lease_transitions=transitions, acquire_time="then")
-    names = {"phase": PHASE, "message": MESSAGE, "version": SLURM_VERSION, "config": CONFIG}
-    annotations = {CONFIG: "d1", **{names[key]: value for key, value in told.items()}}
-    return Lease(metadata=ObjectMeta(annotations=annotations), spec=spec)
+    found: dict[str, Any] = {"config": "d1", **told}
+    return objects.lease("demo-slurmctld-x", transitions=transitions, acquired="then", **found)
 
 
 RUNNING = {each.name: deployment() for each in CONTROL_PLANE}
-ACTIVE = things.pod("demo-slurmctld-x", template="")
+ACTIVE = objects.pod("demo-slurmctld-x", template="")
 
 
 def running(item: SlurmCluster | None = None, **more: Any) -> ClusterObservation:
     pods = {CONTROLLER: (told_of(ACTIVE),), **more.pop("pods", {})}
     return seen(
-        item, **{"deployments": RUNNING, "lease": lease(phase="running", version="26.05.5"), "pods": pods, **more}
+        item, **{"deployments": RUNNING, "lease": lease(phase="running", slurm_version="26.05.5"), "pods": pods, **more}
     )
 
 
 def told_of(pod: Pod) -> Pod:
     """The pod, whose kubelet has the configuration."""
-    metadata = ObjectMeta(name=pod.metadata.name, namespace="ns", uid=pod.metadata.uid, annotations={CONFIG: "d1"})
-    return Pod(metadata=metadata, spec=pod.spec, status=pod.status)
+    metadata = msgspec.structs.replace(pod.metadata, annotations={CONFIG: "d1"})
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def told(observation: ClusterObservation, *failures: str) -> SlurmClusterStatus:
@@ -248,8 +242,8 @@ def without(component: str) -> dict[str, Deployment]:
 
 PENDING = PersistentVolumeClaim(metadata=CLAIM.metadata, status=ClaimStatus(phase="Pending"))
 NO_LOGIN = cluster(spec=SlurmClusterSpec(login=Login(replicas=0)))
-LOST = things.pod("demo-slurmctld-x", state="Unschedulable", words="unbound claim")
-NO_IMAGE = things.pod("demo-login-x", state="ErrImagePull", words="not found")
+LOST = objects.pod("demo-slurmctld-x", state="Unschedulable", words="unbound claim")
+NO_IMAGE = objects.pod("demo-login-x", state="ErrImagePull", words="not found")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +276,13 @@ NO_IMAGE = things.pod("demo-login-x", state="ErrImagePull", words="not found")
             "with a controller.s",
         ),
         ("ControllerReady", seen(pods={CONTROLLER: (LOST,)}), "False", "Unschedulable", "unbound claim"),
-        ("RestReady", running(slurm=things.UNKNOWN, failure="502"), "Unknown", "Unreachable", "can't be asked: 502"),
+        (
+            "RestReady",
+            running(slurm=plan_builders.UNKNOWN, failure="502"),
+            "Unknown",
+            "Unreachable",
+            "can't be asked: 502",
+        ),
         ("RestReady", running(), "True", "Running", "slurmrestd answers"),
         ("LoginReady", running(NO_LOGIN, deployments=without(LOGIN)), "True", "NotWanted", "replicas is 0"),
         (
@@ -326,7 +326,10 @@ def test_who_refused_something_is_quoted() -> None:
 
 def test_the_numbers_are_slurms() -> None:
     found = told(
-        running(slurm=slurm(things.node(), things.node("cpu-1", "MIXED")), jobs=JobCounts(running=1, pending=2))
+        running(
+            slurm=slurm(slurm_builders.node(), slurm_builders.node("cpu-1", "MIXED")),
+            jobs=JobCounts(running=1, pending=2),
+        )
     )
     assert (found.nodes.total, found.nodes.idle, found.nodes.mixed) == (2, 1, 1)
     assert (found.jobs.running, found.jobs.pending, found.slurm_version) == (1, 2, "26.05.5")

@@ -9,9 +9,10 @@ from unittest.mock import ANY
 
 import pytest
 from msgspec import UNSET
-from tests.fakes.plan_model import things
+from tests.builders import objects
+from tests.builders import plan as plan_builders
+from tests.builders.objects import NOW, time_at
 from tests.fakes.plan_model.cluster_world import OLD, OLD_NODE, machine, old_pod
-from tests.fakes.plan_model.things import NOW, time_at
 from tests.unit.plan.cluster.test_cluster_plan import cluster, condition, replace_status, seen, told
 
 from seltzer.api.common import PodTemplate
@@ -19,13 +20,11 @@ from seltzer.api.core import (
     Deployment,
     DeploymentStatus,
     Lease,
-    LeaseSpec,
     ObjectCondition,
     ObjectMeta,
     Pod,
-    PodSpec,
 )
-from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, NEWS, PHASE, RECOVERED, RESTARTS, SLURM_VERSION, VOLUME
+from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, NEWS, RECOVERED, RESTARTS, VOLUME
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
 from seltzer.plan.actions import Hold, PlannedEvent, RemoveStuckPod
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation, decide, wakeups
@@ -40,20 +39,14 @@ CRASHED = {
     "backtrace": ["#0 a ()", "#1 b ()", "#2 c ()", "#3 d ()"],
     "core": "/run/cores/core.7",
 }
-WELL = {PHASE: "running", EPOCH: "3", RESTARTS: "2", SLURM_VERSION: "26.05.5", CONFIG: "d1"}
+WELL: dict[str, Any] = {"phase": "running", "epoch": "3", "restarts": "2", "slurm_version": "26.05.5", "config": "d1"}
 
 
 def lease(holder: str = "c-a", transitions: int = 0, acquired: str = "then", **said: str) -> Lease:
     """`said` are annotations by the last word of their names; what isn't said is that all is well."""
-    annotations = {**WELL, VOLUME: room(), **{f"seltzer.dev/{name}": value for name, value in said.items()}}
-    spec = LeaseSpec(
-        holder_identity=holder,
-        lease_transitions=transitions,
-        acquire_time=acquired,
-        lease_duration_seconds=5,
-        renew_time=time_at(NOW - 1),
-    )
-    return Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=annotations), spec=spec)
+    times = {"acquired": acquired, "renewed": time_at(NOW - 1)}
+    found: dict[str, Any] = {**WELL, "volume": room(), **times, **said}
+    return objects.lease(holder, transitions=transitions, seconds=5, **found)
 
 
 def room(free: int = 3 * GIB, low: bool = False, **more: int) -> str:
@@ -61,9 +54,7 @@ def room(free: int = 3 * GIB, low: bool = False, **more: int) -> str:
 
 
 def pod(name: str, node: str = "n1", state: str = "ready", words: str = "") -> Pod:
-    made = things.pod(name, state=state, words=words)
-    metadata = ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", annotations={CONFIG: "d1"})
-    return Pod(metadata=metadata, spec=PodSpec(node_name=node), status=made.status)
+    return objects.pod(name, machine=node, state=state, words=words, annotations={CONFIG: "d1"})
 
 
 def wanting(**controller: Any) -> SlurmCluster:
@@ -203,7 +194,7 @@ def test_who_was_in_charge_is_known_until_somebody_else_is() -> None:
 
 def test_a_new_guard_that_knows_nothing_takes_nothing_away() -> None:
     before = told(looking(lease=lease(crash=json.dumps(CRASHED), recovered=recovered("1", held="2"))))
-    silent = Lease(metadata=ObjectMeta(annotations=WELL), spec=LeaseSpec(holder_identity="c-a"))
+    silent = objects.lease("c-a", **WELL)
     after = told(looking(replace_status(cluster(), before), lease=silent))
     assert (after.crash, after.recovered, after.volume) == (before.crash, before.recovered, before.volume)
     assert before.crash and before.crash.backtrace == "#0 a ()\n#1 b ()\n#2 c ()\n#3 d ()"
@@ -501,11 +492,10 @@ def test_a_pod_stays_on_a_lost_node_for_as_long_as_the_user_says(key: str, stays
 
 def on_a_node_that_is(ready: str, holder: str, silence: float, deleted: float | None = None) -> ClusterObservation:
     """Only a pod on a node with this condition Ready; an empty one: there is no such node."""
-    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=5, acquire_time="then")
     return looking(
         None,
         old_pod(deleted, "d1"),
-        lease=Lease(metadata=ObjectMeta(name="demo-slurmctld", namespace="ns", annotations=WELL), spec=spec),
+        lease=objects.lease(holder, seconds=5, acquired="then", **WELL),
         nodes={OLD_NODE: machine(ready)} if ready else {},
         silence=silence,
     )
@@ -526,7 +516,7 @@ def test_it_is_told_before_it_is_done_with_what_to_do_about_the_volume() -> None
 
 def test_a_held_cluster_that_is_deleted_says_who_can_help() -> None:
     spec = SlurmClusterSpec(controller=Controller(hold=True))
-    held = looking(cluster(deleted=True, spec=spec), lease=lease(hold="true"), slurm=things.UNKNOWN, slurmds=2)
+    held = looking(cluster(deleted=True, spec=spec), lease=lease(hold="true"), slurm=plan_builders.UNKNOWN, slurmds=2)
     assert "seltzer debug demo --release" in condition(told(held), "Ready").message
     released = replace(held, cluster=cluster(deleted=True))
     assert decide(released).actions == (Hold("ns", "demo-slurmctld", False),), "a cluster that goes can be released too"

@@ -7,8 +7,9 @@ import copy
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.builders.objects import NOW
+from tests.builders.plan import part_of
 from tests.fakes.plan_model.cluster_world import ClusterWorld, trial_of
-from tests.fakes.plan_model.things import NOW, part_of
 
 from seltzer.plan.cluster.cluster_plan import decide
 

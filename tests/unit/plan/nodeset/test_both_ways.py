@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.fakes.plan_model.things import GONE, NOW, UNKNOWN, machine, node, nodeset, patched, pod, seen, slurm, time_at
+from tests.builders.objects import NOW, nodeset, patched, pod, time_at
+from tests.builders.plan import GONE, UNKNOWN, machine, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import SLURM_READY

@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.plan_model.things import NOW, machine, node, pod
+from tests.builders.objects import NOW, pod
+from tests.builders.plan import machine
+from tests.builders.slurm import node
 
 from seltzer.api.core import ContainerState, ContainerStatus, Pod, Terminated, Waiting
 from seltzer.plan.nodeset import drain_causes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.fakes.plan_model.things import NOW, cluster, nodeset
+from tests.builders.objects import NOW, cluster, nodeset
 
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.api.slurmcluster import SlurmCluster

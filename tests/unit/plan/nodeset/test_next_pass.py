@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.fakes.plan_model.things import machine, node, nodeset, pod, seen, slurm
+from tests.builders.objects import nodeset, pod
+from tests.builders.plan import machine, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSetStatus

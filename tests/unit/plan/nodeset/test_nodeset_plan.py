@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.fakes.plan_model.things import GONE, MEMBER, NOW, UNKNOWN, aged, machine, node, nodeset, pod, seen, slurm
+from tests.builders.objects import NOW, nodeset, pod
+from tests.builders.plan import GONE, MEMBER, UNKNOWN, aged, machine, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.labels import BUSY
 from seltzer.api.nodeset import Drain, Update

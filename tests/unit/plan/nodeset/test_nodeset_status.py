@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_model.things import GONE, NOW, UNKNOWN, node, nodeset, pod, seen, slurm, time_at
+from tests.builders.objects import NOW, nodeset, pod, time_at
+from tests.builders.plan import GONE, UNKNOWN, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.common import Condition
 from seltzer.api.nodeset import Drain, NodeSetStatus, Update

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes.plan_model.things import NOW, node, patched, pod, time_at
+from tests.builders.objects import NOW, patched, pod, time_at
+from tests.builders.slurm import node
 
 from seltzer.api.core import ObjectCondition, Pod
 from seltzer.api.labels import BUSY, DELETION_COST, FREE_AT, SAFE_TO_EVICT, SLURM_BUSY, SLURM_READY, UNLIMITED

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.fakes.plan_model.things import GONE, NOW, UNKNOWN, node, pod, slurm
+from tests.builders.objects import NOW, pod
+from tests.builders.plan import GONE, UNKNOWN, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import Drain

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.fakes.plan_model.things import GONE, MEMBER, NOW, UNKNOWN, node, nodeset, pod, seen, slurm
+from tests.builders.objects import NOW, nodeset, pod
+from tests.builders.plan import GONE, MEMBER, UNKNOWN, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.plan.nodeset.nodeset_plan import decide
 from seltzer.plan.nodeset.observation import NodeSetObservation

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.fakes.plan_model.things import GONE, NOW, machine, node, nodeset, pod, seen, slurm
+from tests.builders.objects import NOW, nodeset, pod
+from tests.builders.plan import GONE, machine, seen, slurm
+from tests.builders.slurm import node
 
 from seltzer.api.core import Pod
 from seltzer.plan.actions import DeletePods, ResumeNodes
