@@ -1,4 +1,4 @@
-"""Job IDs in short, as the guard writes them: `12-40,51,60_[1-3,7]`."""
+"""Folded job IDs, as the guard writes them: `12-40,51,60_[1-3,7]`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _LONGEST = 1 << 20
 
 
 def pieces(text: str) -> list[str]:
-    """At the commas that aren't in brackets."""
+    """Split at commas outside brackets."""
     return _PIECE.findall(text)
 
 
 def shown(text: str) -> str:
-    """For people: a long line breaks between two IDs, and not within one."""
+    """For people: a long line then breaks between two IDs, not within one."""
     return ", ".join(pieces(text))
 
 
