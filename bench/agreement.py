@@ -1,4 +1,4 @@
-"""How soon Slurm knows what happened in Kubernetes, and Kubernetes what happened in Slurm, at any size."""
+"""How soon Slurm learns what happened in Kubernetes, and Kubernetes what happened in Slurm, at any size."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seltzer.kube import kinds
 RUNS = 5
 DEADLINE = 120.0
 FLOOR_CONDITION = "bench.seltzer.dev/Floor"
-CALM_SECONDS = 3.0  # between two runs: whoever is asked has nothing left to do of the last one
+CALM_SECONDS = 3.0  # between two runs, so that no work of the last one is left
 
 
 def fullest(here: Scene) -> list[tuple[str, list[str]]]:
-    """The Kubernetes nodes with the most pods, as many as are cordoned, and the names of their pods."""
+    """The Kubernetes nodes with the most pods, as many as are to be cordoned, and the names of their pods."""
     on = defaultdict[str, list[str]](list)
     for pod in here.pods:
         on[pod.spec.node_name].append(pod.metadata.name)
@@ -71,18 +71,18 @@ async def _drained(here: Scene, count: int) -> float:
 
 
 async def agreed(here: Scene, names: list[str]) -> float:
-    """When the last of these pods said that Slurm takes jobs for it, by the monotonic clock."""
+    """When the last of these pods reported that Slurm accepts jobs for it, by the monotonic clock."""
     return (await _told(here, names, SLURM_READY, "True"))[-1]
 
 
 async def agreed_barely(here: Scene, names: list[str]) -> float:
-    """The same of a condition that is simply written."""
+    """The same for a condition that is written directly."""
     await here.bare.set_condition(names, {"type": FLOOR_CONDITION, "status": "True"})
     return (await _told(here, names, FLOOR_CONDITION, "True"))[-1]
 
 
 async def drain(here: Scene, names: list[str]) -> list[float]:
-    """Seconds from a drain in Slurm until each pod's condition says so, the first pod first."""
+    """Seconds from a drain in Slurm until each pod's condition shows it, the fastest pod first."""
     await agreed(here, names)
     await asyncio.sleep(CALM_SECONDS)
     started = time.monotonic()
@@ -108,7 +108,7 @@ async def drain_barely(here: Scene, names: list[str]) -> list[float]:
 
 
 async def _told(here: Scene, names: Iterable[str], condition: str, status: str) -> list[float]:
-    """When each of these pods had this condition, by the monotonic clock, the first one first."""
+    """When each of these pods had this condition, by the monotonic clock, the earliest first."""
     left, times, done = set(names), list[float](), asyncio.Event()
 
     def look(pod: Pod | None) -> None:

@@ -1,6 +1,6 @@
-"""An API server that has only one answer, and that very fast: a watch of 10,000 pods, each through four phases.
+"""An API server with a single, very fast answer: a watch of 10,000 pods, each through four phases.
 
-`python bench/apiserver.py PODS` prints its port. It stands in for a real one where that would be the slow part.
+`python bench/apiserver.py PODS` prints its port. It replaces a real one where that would be the bottleneck.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PHASES = ("Pending", "Scheduled", "ContainerCreating", "Running")
 
 
 def pod(number: int, version: int, phase: str) -> bytes:
-    """A line of a watch with a pod of the usual size, 5.7 KB."""
+    """A line of a watch with a pod of typical size, 5.7 KB."""
     name = f"cpu-{number}"
     fields: dict[str, object] = {f"f:field-{i}": {"f:inner": {}, "k:{}": {".": {}, "f:value": {}}} for i in range(45)}
     container = {
@@ -78,7 +78,7 @@ async def main(pods: int) -> None:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        await reader.read()  # until the client has had enough
+        await reader.read()  # until the client disconnects
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)

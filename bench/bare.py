@@ -1,4 +1,4 @@
-"""The floor: a client that knows everything beforehand, keeps 32 requests in flight, and tells Slurm in one call."""
+"""The floor: a client that knows everything in advance, keeps 32 requests in flight, and updates Slurm in one call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bare:
         await self._session.close()
 
     async def create(self, names: Iterable[str], make: Callable[[str], dict[str, Any]]) -> None:
-        """They differ by their names only: one is made, and the others are its copies."""
+        """They differ only by name: one is built, the others are copies."""
         text = json.dumps(make(_NAME))
         await self._each(names, lambda name: self._send("POST", self._pods, text.replace(_NAME, name)))
 

@@ -1,6 +1,6 @@
-"""How fast a real API server and a real slurmrestd answer us, beside the barest client. Run it with `make bench`.
+"""How fast a real API server and a real slurmrestd answer us, compared to a minimal client. Run it with `make bench`.
 
-Both are asked from the host, through the sandbox's forwarder and kubectl's port-forward: the floor pays for those too.
+Both are reached from the host, through the sandbox's forwarder and kubectl's port-forward: the floor includes those.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUNS = 3
 
 
 class Anything(View, frozen=True):
-    """Nothing of an object is kept."""
+    """Keeps nothing of an object."""
 
     metadata: Mapping[str, object] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", Anything)
 
 
 async def fastest(work: Callable[[], Awaitable[object]]) -> float:
-    """The best of a few runs: what disturbed the others is not ours."""
+    """The best of a few runs: disturbances of the others aren't ours."""
     seconds = []
     for _ in range(RUNS):
         started = time.monotonic()
@@ -52,7 +52,7 @@ async def fastest(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def flood(request: Callable[[], Awaitable[object]]) -> float:
-    """Requests per second with so many in flight."""
+    """Requests per second with this many in flight."""
     left = iter(range(REQUESTS))
 
     async def worker() -> None:
@@ -73,7 +73,7 @@ async def kube(config: Config) -> list[Row]:
             async with bare.get(url) as answer:
                 await answer.read()
 
-        await flood(barely)  # both find the server warm
+        await flood(barely)  # warms up the server for both
         ours = await flood(lambda: client.get(CONFIG_MAPS, "kube-root-ca.crt", "default"))
         return [Row(f"requests, {IN_FLIGHT} in flight", ours, "requests/s", await flood(barely))]
 
@@ -89,7 +89,7 @@ async def slurm(url: str, key: bytes) -> list[Row]:
     try:
         listed = await client.nodes()
         assert listed and len(listed.nodes) >= len(NODES)
-        since = listed.update_time + 5  # later than anything that changed
+        since = listed.update_time + 5  # later than any change
         return [
             Row(
                 "drain 5,000 nodes",

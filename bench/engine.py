@@ -1,4 +1,4 @@
-"""How fast the Kubernetes runtime follows 10,000 pods, beside a client that only decodes. Run it with `make bench`."""
+"""How fast the Kubernetes runtime follows 10,000 pods, compared to pure decoding. Run it with `make bench`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _nodeset(pod: Pod | None) -> Key:
 
 
 def measured(what: str, url: str) -> dict[str, float]:
-    """In a process of its own, whose memory is nobody else's."""
+    """In a process of its own, so that its memory can be measured."""
     command = [sys.executable, "-m", "bench.engine", "--only", what, "--url", url]
     folder = Path(__file__).parents[1]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=120, check=True)

@@ -1,4 +1,4 @@
-"""What keeping jobs costs: the same submissions with our job_submit script and, as the floor, without any.
+"""The cost of keeping jobs: the same submissions with our job_submit script and, as the floor, without any.
 
 Several clients submit with sbatch on the login pod, to an empty queue and to a long one. In the floor's turns there is
 no job_submit plugin at all; turns alternate, in one slurmctld, and the best of each counts. Run it with `make bench`.
@@ -23,7 +23,7 @@ from seltzer.progress import Progress
 NAME = "bench"
 CLIENTS = 8
 TURNS = 2
-# Nodes that aren't there: jobs wait, and the scheduler has to look at them.
+# Nodes that don't exist: jobs wait, and the scheduler has to consider them.
 CONF = """
 MaxJobCount=50000
 NodeName=away NodeAddr=127.0.0.1 CPUs=4 State=DOWN
@@ -34,13 +34,13 @@ _RPC = re.compile(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)\s+ave_time:(\d+)")
 
 @dataclass(frozen=True)
 class Turn:
-    """What some submissions took."""
+    """The cost of some submissions."""
 
     per_second: float
     milliseconds: float
-    """Of each submission in slurmctld, from its arrival to its answer."""
+    """Per submission, in slurmctld, from its arrival to its answer."""
     cpu: float
-    """Milliseconds of each submission."""
+    """Milliseconds per submission."""
 
 
 def submit(cluster: Cluster, count: int) -> Turn:
@@ -59,7 +59,7 @@ def submit(cluster: Cluster, count: int) -> Turn:
 
 
 def cpu_seconds(cluster: Cluster) -> float:
-    """What slurmctld has used since it started."""
+    """The CPU time of slurmctld since its start."""
     ask = (
         "ps --ppid 1 -o pid=,args= | while read pid args; do case $args in *slurmctld*) cat /proc/$pid/stat; esac; done"
     )
@@ -69,7 +69,7 @@ def cpu_seconds(cluster: Cluster) -> float:
 
 
 def configure(cluster: Cluster, kept: bool) -> None:
-    """As `controller.keepJobs` does it, but without the new pod that this takes."""
+    """As `controller.keepJobs` does it, but without the new pod that it needs."""
     script = journal.keep(UserConf({}, (), {})).files[journal.SCRIPT] if kept else None
     plugins = "JobSubmitPlugins=lua\n" if kept else ""
     found = cluster.configure({"slurm.conf": f"{CONF}{plugins}", journal.SCRIPT: script})
@@ -78,7 +78,7 @@ def configure(cluster: Cluster, kept: bool) -> None:
 
 
 def measure(cluster: Cluster, count: int) -> list[Row]:
-    """With as many jobs in the queue as there are."""
+    """With the current number of jobs in the queue."""
     queued = len(cluster.login("squeue", "--noheader", "--format=%i").splitlines())
     turns: dict[bool, list[Turn]] = defaultdict(list)
     for _ in range(TURNS):

@@ -1,7 +1,7 @@
-"""Kubernetes nodes that are only written down, and the KWOK that plays them: it makes their pods Ready, and gone.
+"""Kubernetes nodes that exist only as objects, simulated by KWOK: it makes their pods Ready and removes them.
 
-Everything before it is real: API server, scheduler, controller manager. Nothing runs on these nodes, so a machine with
-two cores can have thousands of pods.
+Everything else is real: API server, scheduler, controller manager. Nothing runs on these nodes, so a machine with two
+cores can have thousands of pods.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import AlreadyExists
 from seltzer.progress import Progress
-from seltzer.sandbox import gobuild
+from seltzer_sandbox.build import gobuild
 
 KEY = "kwok.x-k8s.io/node"
 PODS_ON_A_NODE = 100
 CONFIG = Path(__file__).with_suffix(".yaml")
 
-# What sends a pod there. Nobody else comes: the nodes are tainted.
+# Places a pod there. The nodes are tainted, so that no other pod is scheduled on them.
 PLACE: dict[str, Any] = {
     "nodeSelector": {KEY: "fake"},
     "tolerations": [{"key": KEY, "operator": "Exists", "effect": "NoSchedule"}],
@@ -34,7 +34,7 @@ PLACE: dict[str, Any] = {
 
 
 def node(name: str) -> dict[str, Any]:
-    """One that has room for so many pods, and no more."""
+    """A node with room for this many pods, and no more."""
     labels = {KEY: "fake", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     much = {"cpu": "1000", "memory": "4Ti", "pods": str(PODS_ON_A_NODE)}
     return {
@@ -48,7 +48,7 @@ def node(name: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def playing(client: Client, kubeconfig: str, count: int) -> AsyncIterator[None]:
-    """So many nodes, Ready."""
+    """This many nodes, Ready."""
     with Progress() as progress:
         program = await asyncio.to_thread(gobuild.build_one, progress, gobuild.kwok()) / "kwok"
     names = [f"kwok-{number}" for number in range(count)]

@@ -1,8 +1,8 @@
-"""How long the operator takes, beside a bare client that does the same work at once. Run it with `make bench`.
+"""How long the operator takes, compared to a bare client that does the same work at once. Run it with `make bench`.
 
-The bare client knows everything beforehand: it applies all objects of a cluster together, or makes and deletes pods
-with 32 requests in flight and one call to Slurm. What both wait for is Kubernetes starting containers and Slurm
-registering nodes, on the same sandbox, one after the other.
+The bare client knows everything in advance: it applies all objects of a cluster together, or creates and deletes pods
+with 32 requests in flight and one call to Slurm. Both wait for Kubernetes to start containers and for Slurm to register
+nodes, on the same sandbox, one after the other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import config as build_config
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components import login
 from seltzer.build.images import Images
 from seltzer.controllers.cluster import new_host_key
 from seltzer.kube import kinds
@@ -51,7 +52,7 @@ async def until(true: Callable[[], Awaitable[bool]], pause: float = 0.05) -> flo
 
 
 class Bare:
-    """A client that does what the operator does, without looking, deciding or telling."""
+    """A client that does what the operator does, without observing, deciding or reporting."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
@@ -62,18 +63,18 @@ class Bare:
         self.nodeset = convert({"metadata": {**metadata, "name": "cpu"}, "spec": reference}, NodeSet)
 
     def objects(self) -> list[dict[str, Any]]:
-        """All objects of the cluster, in two waves: what pods need, and who makes pods."""
+        """All objects of the cluster, in two waves: what pods need, then what creates pods."""
         images = Images()
         made = [
             *build.applied(self.cluster, images),
             *build.created_once(self.cluster),
             build.keys(self.cluster, os.urandom(1024), os.urandom(32)),
-            build.host_key(self.cluster, new_host_key()),
+            build.secret(self.cluster, login.COMPONENT, {"ssh_host_ed25519_key": new_host_key()}),
             build.config_map(self.cluster, build_config.render(self.cluster, [self.nodeset])),
             *(build_nodeset.pod(self.nodeset, self.cluster, images, f"cpu-{number}") for number in range(2)),
         ]
         for each in made:
-            each["metadata"].pop("ownerReferences", None)  # there is nobody who could own them
+            each["metadata"].pop("ownerReferences", None)  # their owner doesn't exist
         return made
 
     async def apply(self) -> None:
@@ -114,7 +115,7 @@ def all_ready(found: list[Any], count: int) -> bool:
 
 
 async def to_first_job(client: Client, ours: Cluster, floor: Cluster) -> list[Row]:
-    """From `kubectl apply` to the end of a first job, with where the time goes."""
+    """From `kubectl apply` to the end of a first job, with a breakdown of the time."""
     parts: dict[str, float] = {}
     started = time.monotonic()
     ours.create(cpu={"replicas": 2})

@@ -1,4 +1,4 @@
-"""What a process takes, as the kernel tells."""
+"""The resources that a process uses, according to the kernel."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """How long it has computed so far."""
+    """Its CPU time so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def megabytes(pid: int, what: str = "VmRSS") -> float:
-    """What it has in memory; VmHWM: the most that it ever had."""
+    """Its memory; VmHWM is the peak."""
     match = re.search(rf"^{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert match, f"process {pid} doesn't tell its {what}"
+    assert match, f"process {pid} doesn't report its {what}"
     return int(match[1]) / 1024

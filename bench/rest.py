@@ -1,6 +1,6 @@
-"""What it takes to look after thousands of nodes when nothing happens, beside a process that only looks.
+"""The cost of managing thousands of nodes while nothing happens, compared to a process that only observes.
 
-`python -m bench.rest KUBECONFIG` is that process: all pods and nodes before its eyes, and Slurm asked as often.
+`python -m bench.rest KUBECONFIG` is that process: it watches all pods and nodes, and polls Slurm as often.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WATCHED: tuple[Resource[Any], ...] = (kinds.PODS, kinds.NODES)
 
 @dataclass(frozen=True)
 class Rest:
-    """What a process takes while nothing happens."""
+    """The resources that a process uses while nothing happens."""
 
     cpu_percent: float
     megabytes: float
@@ -52,7 +52,7 @@ async def resting_barely(sandbox: Sandbox) -> Rest:
     child = subprocess.Popen(words, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout
-        assert await asyncio.to_thread(child.stdout.readline), "the process that only looks did not start"
+        assert await asyncio.to_thread(child.stdout.readline), "the process that only observes did not start"
         return await resting(child.pid)
     finally:
         child.kill()
@@ -60,7 +60,7 @@ async def resting_barely(sandbox: Sandbox) -> Rest:
 
 
 async def look(kubeconfig: str) -> None:
-    """Until killed; prints a line when it knows everything."""
+    """Runs until killed; prints a line once it has everything."""
     config = from_kubeconfig([Path(kubeconfig)])
     async with Client(config) as client, asyncio.TaskGroup() as group:
         for resource in WATCHED:

@@ -1,4 +1,4 @@
-"""A row of the bench: what was measured, and beside it the floor, in one table and one file."""
+"""A row of the bench: a measurement beside its floor, in one table and one file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "build" / "bench.json"
 
 @dataclass(frozen=True)
 class Row:
-    """`floor` is what the least possible client takes for the same work in the same run."""
+    """`floor` is the cost of the simplest possible client for the same work in the same run."""
 
     name: str
     value: float
@@ -27,7 +27,7 @@ class Row:
 
 
 def report(rows: list[Row]) -> None:
-    """Print the rows; those of the same names in the results file are replaced, others stay."""
+    """Print the rows. In the results file they replace rows of the same name; others stay."""
     RESULTS.parent.mkdir(exist_ok=True)
     known = {row["name"]: row for row in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
     known |= {row.name: {**asdict(row), "ratio": row.ratio} for row in rows}

@@ -1,6 +1,6 @@
-"""How fast the sandbox is, beside what the same work takes without it. Run it with `make bench`.
+"""How fast the sandbox is, compared to the same work without it. Run it with `make bench`.
 
-The floor of `up` is an etcd and an API server alone, until it says ready: no sandbox can be faster than that. The floor
+The floor of `up` is an etcd and an API server alone, until it is ready: no sandbox can be faster than that. The floor
 of images on nodes is containerd's own import, in parallel, into as many nodes.
 """
 
@@ -18,10 +18,12 @@ from pathlib import Path
 from bench.rows import Row, report
 
 from seltzer.progress import Progress
-from seltzer.sandbox import commands, faults, images, template
-from seltzer.sandbox.apiserver import node_conditions
-from seltzer.sandbox.cluster import Sandbox
-from seltzer.sandbox.layout import Layout, Spec
+from seltzer_sandbox import commands
+from seltzer_sandbox.build import images, template
+from seltzer_sandbox.run import faults
+from seltzer_sandbox.run.apiserver import node_conditions
+from seltzer_sandbox.run.cluster import Sandbox
+from seltzer_sandbox.run.layout import Layout, Spec
 
 NAME = "bench"
 FLOOR = "floor of "
@@ -32,7 +34,7 @@ NODE = 3
 
 
 class Quiet(Progress):
-    """The bench has its own."""
+    """The bench has its own sandbox."""
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
@@ -55,7 +57,7 @@ def until(true: Callable[[], bool], deadline: float = 120.0) -> float:
 
 
 def measure(rows: dict[str, list[float]]) -> None:
-    """One life of a sandbox."""
+    """One run of a sandbox, from up to down."""
     up = timed(lambda: commands.up(Quiet(), NAME, 3, None))
     rows[UP].append(up)
     rows[FLOOR + UP].append(_floor(commands.find(NAME).spec))
@@ -76,7 +78,7 @@ def measure(rows: dict[str, list[float]]) -> None:
 
 
 def _floor(spec: Spec) -> float:
-    """On its own, in a sandbox without nodes; before and after it there is none."""
+    """On its own, in a sandbox without nodes; no other sandbox runs before or after it."""
     commands.down(NAME)
     layout = Layout(NAME)
     layout.make()

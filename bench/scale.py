@@ -1,8 +1,8 @@
-"""How it goes with thousands of nodes, beside a bare client that does the same work at once. Run it with `make bench`.
+"""Thousands of nodes, compared to a bare client that does the same work at once. Run it with `make bench`.
 
 API server, scheduler, controller manager, slurmctld and slurmrestd are real, and the operator runs in its pod. The
 Kubernetes nodes are KWOK's, so pods are Ready at once and nothing runs in them; their Slurm nodes are records of
-slurmctld that need no slurmd (`bench/slurmds.py`). The bare client does its part while the operator is away.
+slurmctld that need no slurmd (`bench/slurmds.py`). The bare client runs while the operator is away.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from seltzer.api.core import Pod
 
 NAME = "kwok"
 SIZES = (100, 300, 1_000, 3_000)
-TOLD_WHOLE = 1_000  # pods; below that only what each of them costs
+WHOLE_ROWS_FROM = 1_000  # pods; below that, rows show only the cost per pod
 DRAINED = 1_000
 WHERE = "on KWOK, real Slurm"
 """Pods and Kubernetes nodes are KWOK's; slurmctld and slurmrestd are real."""
-TRIPS = 3  # there and back, of which the median is told; more than TOLD_WHOLE go once, which takes long enough
-SETTLE_SECONDS = 10.0  # what was begun is over by then
+TRIPS = 3  # out and back; the rows show the median. Above WHOLE_ROWS_FROM there is one trip, which takes long enough.
+SETTLE_SECONDS = 10.0  # enough for everything in progress to finish
 
 
 @dataclass(frozen=True)
 class Trip:
-    """From no node to many and back: in seconds, and in seconds of CPU of whoever did it."""
+    """From no node to many and back: in seconds, and in CPU seconds of the process that did it."""
 
     exist: float
     idle: float
@@ -85,7 +85,7 @@ async def shrink(here: Scene, begin: Awaitable[None]) -> float:
 
 
 async def barely(here: Scene, count: int) -> Trip:
-    """The floor. Its CPU is that of the client, of its watch, and of those who play the slurmds."""
+    """The floor. Its CPU time includes the client, its watch, and the simulated slurmds."""
     names = here.names(count)
 
     async def no_pods() -> bool:
@@ -106,15 +106,15 @@ async def barely(here: Scene, count: int) -> Trip:
     return Trip(exist - begun, idle - begun, told - begun, cpu_out, gone - turned, time.process_time() - cpu)
 
 
-async def operated(here: Scene, count: int, at_the_top: list[Row] | None = None) -> Trip:
-    """The same by the operator. Where there is a list for it, it gets what is measured while all nodes are there."""
+async def operated(here: Scene, count: int, peak_rows: list[Row] | None = None) -> Trip:
+    """The same by the operator. If `peak_rows` is given, it receives what is measured while all nodes are there."""
     pid = await here.operator_on()
     begun, cpu = time.monotonic(), process.cpu_seconds(pid)
     exist, idle = await grow(here, count, here.replicas(count))
     told = await agreement.agreed(here, here.names(count))
     cpu_out = process.cpu_seconds(pid) - cpu
-    if at_the_top is not None:
-        at_the_top += await at_full_size(here, count)
+    if peak_rows is not None:
+        peak_rows += await at_full_size(here, count)
         pid = await here.operator_on()
         await asyncio.sleep(SETTLE_SECONDS)
     turned, cpu = time.monotonic(), process.cpu_seconds(pid)
@@ -141,11 +141,11 @@ def scale_rows(count: int, ours: Trip, floor: Trip) -> list[Row]:
         Row(f"{what} per pod of {count:,} {WHERE}", 1000 * one / count, "ms", 1000 * two / count)
         for what, one, two in costs
     ]
-    return [*(whole if count >= TOLD_WHOLE else []), *each]
+    return [*(whole if count >= WHOLE_ROWS_FROM else []), *each]
 
 
 async def at_full_size(here: Scene, count: int) -> list[Row]:
-    """What is measured while all nodes are there: with an operator, and then with none."""
+    """Measurements while all nodes are there: with an operator, then without."""
     some = here.names(min(DRAINED, count))
     ours = await rest.resting(await here.operator_on(), settle=SETTLE_SECONDS)
     cordon = await agreement.cordon(here)
@@ -179,12 +179,12 @@ async def measure(sandbox: Sandbox, sizes: tuple[int, ...]) -> list[Row]:
         for count in sizes:
             full: list[Row] = []
             trips: list[tuple[Trip, Trip]] = []
-            for number in range(TRIPS if count <= TOLD_WHOLE else 1):
+            for number in range(TRIPS if count <= WHOLE_ROWS_FROM else 1):
                 await here.operator_off()
                 floor = await barely(here, count)
-                await operated(here, 1)  # it has found everything, and done everything once
-                at_the_top = full if count >= TOLD_WHOLE and not number else None
-                trips.append((await operated(here, count, at_the_top), floor))
+                await operated(here, 1)  # a first trip, so that the operator has synced and done everything once
+                peak_rows = full if count >= WHOLE_ROWS_FROM and not number else None
+                trips.append((await operated(here, count, peak_rows), floor))
             ours, floors = zip(*trips, strict=True)
             rows += [*full, *scale_rows(count, middle(ours), middle(floors))]
     return rows

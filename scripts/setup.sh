@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Brings everything that Seltzer needs to a fresh Debian or Ubuntu: apt packages, uv, and .venv with what is locked.
+# Installs everything that Seltzer needs on a fresh Debian or Ubuntu: apt packages, uv, and .venv with locked packages.
 #
-# Run it as often as you like: what is there is left alone, what is missing is added. A run that was interrupted is
-# completed by the next. The system's Python isn't touched; nothing that gets installed is started.
+# Idempotent: it adds what is missing and leaves the rest alone. The next run completes an interrupted one. It doesn't
+# touch the system's Python, and starts nothing that it installs.
 
 set -euo pipefail
 
@@ -10,7 +10,7 @@ HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$repo/.venv
 
-# As in seltzer/paths.py: a relative path in an XDG variable is to be ignored.
+# As in seltzer/paths.py: a relative path in an XDG variable is ignored.
 xdg() {
     local base=${!1:-}
     [[ $base == /* ]] || base=$HOME/$2
@@ -23,8 +23,8 @@ log=$state/logs/setup.log
 os_release=/etc/os-release
 meminfo=/proc/meminfo
 
-# What must be there, and the package that brings it: a command's name, or a file's path.
-# Commands rather than packages are looked for, as runc may come with Docker's containerd.io, for example.
+# Required commands (by name) and files (by path), each with the package that provides it. Looks for commands, not
+# packages: runc, for example, may come with Docker's containerd.io.
 needs=(
     buildah:buildah
     conntrack:conntrack
@@ -38,10 +38,10 @@ needs=(
     nsenter:util-linux
     ps:procps
     runc:runc
-    ssh:openssh-client # our tests log in with it
-    tmux:tmux # our tests look at a terminal with it
+    ssh:openssh-client # used by tests that log in
+    tmux:tmux # used by tests that read a terminal
     /etc/ssl/certs/ca-certificates.crt:ca-certificates
-    /usr/lib/podman/netavark:netavark # newer versions of buildah insist on it, for a network that our builds do without
+    /usr/lib/podman/netavark:netavark # required by newer versions of buildah, though our builds use no such network
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 )
 
@@ -54,7 +54,7 @@ main() {
 
     mkdir -p "$cache" "$(dirname "$log")"
     exec 9>"$state/setup.lock"
-    flock 9 # two terminals may have said "make"
+    flock 9 # two terminals may run make at the same time
 
     local packages
     mapfile -t packages < <(missing_packages)
@@ -95,7 +95,7 @@ check_memory() {
     [[ ${SELTZER_SKIP_CHECKS:-} == 1 ]] && return
     local total
     total=$(awk '/^MemTotal:/ {print int($2 / 1024)}' "$meminfo")
-    # A machine sold with 6 GiB has a little less for us: the kernel keeps its share.
+    # A machine with 6 GiB shows a little less: the kernel reserves some.
     ((total >= 5600)) || stop "Seltzer needs 6 GiB of memory; this machine has $(gib "$total")" \
         "(SELTZER_SKIP_CHECKS=1 tries anyway)"
 }
@@ -103,7 +103,7 @@ check_memory() {
 check_disk() {
     [[ ${SELTZER_SKIP_CHECKS:-} == 1 ]] && return
     local folder=$cache need=5 free
-    # The first run builds Kubernetes and the images; later ones have them.
+    # The first run builds Kubernetes and the images; later runs have them in the cache.
     [[ -n $(find "$cache" -mindepth 1 -maxdepth 1 ! -name uv -print -quit 2>/dev/null) ]] || need=15
     until [[ -d $folder ]]; do folder=$(dirname "$folder"); done
     free=$(($(df --output=avail --block-size=1M "$folder" | tail -n 1)))
@@ -124,7 +124,7 @@ missing_packages() {
 
 install_packages() {
     local quiet apt
-    # Maintainer scripts start services through these two; found first, ours do nothing.
+    # Maintainer scripts start services through these two commands. Ours come first on the path, and do nothing.
     quiet=$cache/quiet
     mkdir -p "$quiet"
     printf '#!/bin/sh\nexit 0\n' | tee "$quiet/invoke-rc.d" >"$quiet/deb-systemd-invoke"
@@ -134,15 +134,15 @@ install_packages() {
     apt=(apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3
         -o "DPkg::Path=$quiet:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
-    dpkg --configure -a # completes what an interrupted run has left
+    dpkg --configure -a # completes an interrupted run
     update_lists
-    # Never at the price of something that is installed.
+    # Never removes an installed package.
     "${apt[@]}" install --yes --no-install-recommends --no-remove "$@"
 }
 
 update_lists() {
-    # The lock timeout isn't for this lock. A source that can't be read doesn't matter unless we need what it has:
-    # then the installation says so.
+    # The lock timeout doesn't apply to this lock. A source that can't be read doesn't matter unless we need a package
+    # from it: then the installation reports that.
     local deadline=$((SECONDS + 300)) output
     until output=$("${apt[@]}" update 2>&1); do
         printf '%s\n' "$output"
@@ -154,7 +154,7 @@ update_lists() {
 
 # --- Python --------------------------------------------------------------------------------------------------------
 
-# The first Python on PATH that is new enough and can make a venv.
+# Prints the first Python on PATH that is new enough and can create a venv.
 find_python() {
     local name
     for name in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do
@@ -170,7 +170,7 @@ venv_is_current() {
     [[ -x $venv/bin/python && -e $venv/.stamp && $(<"$venv/.stamp") == "$(inputs)" ]]
 }
 
-# A venv can't be moved, so where it is counts as well.
+# A venv can't be moved, so its path is an input, too.
 inputs() {
     (cd "$repo" && pwd && sha256sum pyproject.toml requirements*.lock scripts/setup.sh)
 }
@@ -191,7 +191,7 @@ make_venv() {
     inputs >"$venv/.stamp"
 }
 
-# Sets uv: the one on PATH if it isn't older than the pinned one, otherwise the pinned one in a venv of its own.
+# Sets uv: the one on PATH unless it is older than the pinned one, otherwise the pinned one in a venv of its own.
 find_uv() {
     local pinned home
     pinned=$(sed -n 's/^uv==\([0-9.]*\).*/\1/p' "$repo/requirements-uv.lock")
@@ -205,14 +205,14 @@ find_uv() {
     uv=$home/bin/uv
 }
 
-# uv doesn't read pip's settings: hands it the machine's index, certificates, proxy and so on.
+# uv doesn't read pip's settings: passes on the machine's index, certificates, proxy and so on.
 use_pip_settings() {
     local line key value words
-    # pip lists the environment's settings first, and they win.
+    # pip lists settings from the environment first, and they take precedence.
     while IFS= read -r line; do
         key=${line%%=*} value=${line#*=}
         value=${value#[\'\"]} value=${value%[\'\"]}
-        # pip's lists have blanks or (escaped) line ends between their items.
+        # Items of pip's lists are separated by blanks or (escaped) line ends.
         read -ra words <<<"${value//\\n/ }"
         value=${words[*]}
         case ${key##*.} in
@@ -221,7 +221,7 @@ use_pip_settings() {
             default-timeout | timeout) export UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-$value}" ;;
             extra-index-url)
                 export UV_INDEX="${UV_INDEX:-$value}"
-                # As pip does it; the hashes in the lock files say what we get, whichever index it comes from.
+                # As pip does it; the hashes in the lock files fix the contents, whichever index they come from.
                 export UV_INDEX_STRATEGY="${UV_INDEX_STRATEGY:-unsafe-best-match}"
                 ;;
             find-links) export UV_FIND_LINKS="${UV_FIND_LINKS:-${value// /,}}" ;;
@@ -231,24 +231,22 @@ use_pip_settings() {
             trusted-host) export UV_INSECURE_HOST="${UV_INSECURE_HOST:-$value}" ;;
         esac
     done < <("$(dirname "$uv")/python" -m pip config list 2>/dev/null || "$(find_python)" -m pip config list 2>/dev/null)
-    # pip trusts what the system trusts.
+    # pip trusts the system's certificates.
     export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
 }
 
-# --- telling people ------------------------------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------------------------
 
-# step TEXT COMMAND...: runs it with its output in the log; one line with the seconds it took.
+# step TEXT COMMAND...: runs the command with its output in the log; prints one line with its duration.
 step() {
     local text=$1 started=$EPOCHREALTIME failed=0 red='' green='' dim='' plain='' again=''
     shift
     if [[ -t 2 ]]; then
         red=$'\e[31m' green=$'\e[32m' dim=$'\e[2m' plain=$'\e[0m' again=$'\r\e[K'
         printf '  … %s' "$text" >&2
-    else
-        printf '  … %s\n' "$text" >&2
     fi
     printf '\n=== %(%F %T)T %s\n' -1 "$text" >>"$log"
-    # Not "if (...)": there bash would ignore set -e all the way down.
+    # Not "if (...)": bash ignores set -e everywhere inside of that.
     set +e
     (
         set -e

@@ -1,24 +1,45 @@
-"""One sandbox for all tests that need one; a test that breaks something mends it."""
+"""One sandbox per pytest process for all tests that need one; a test that breaks something mends it."""
 
 from __future__ import annotations
 
+# First, since it replaces clocks that others keep references to.
+import tests.virtual_time  # noqa: F401
+
+# isort: split
+import asyncio
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import pytest
-from hypothesis import settings
-from tests import postmortem
+from hypothesis import HealthCheck, settings
+from tests import postmortem, side_by_side
 from tests.harness import Cluster, Sandbox, seltzer, succeed
+from tests.virtual_time import VirtualLoop
 
-from seltzer.sandbox.layout import Layout
+from seltzer_sandbox.run.layout import Layout
 
-# Runs side by side need a sandbox each.
-NAME = os.environ.get("SELTZER_TEST_SANDBOX", "e2e")
+# Runs side by side need a sandbox each, and so do the workers of one run.
+NAME = "-".join(filter(None, (os.environ.get("SELTZER_TEST_SANDBOX", "e2e"), side_by_side.worker())))
 
 # No test depends on how fast the machine is, those that Hypothesis drives included.
 _usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
-settings.register_profile("seltzer", _usual, deadline=None)
+settings.register_profile("seltzer", _usual, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("seltzer")
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Async unit tests run in virtual time unless they are marked `real_time`, others if marked `virtual_time`."""
+    virtual = "unit" in item.path.parts and not item.get_closest_marker("real_time")
+    if virtual or item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualLoop}
+    return {"real": asyncio.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if side_by_side.worker():
+        side_by_side.longest_first(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,10 +52,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
+    side_by_side.check_room()
     seltzer("sandbox", "down", "--name", NAME)  # what a run that was killed has left may be made of old images
     succeed("sandbox", "up", "--name", NAME)
-    yield Sandbox(NAME)
-    succeed("sandbox", "down", "--name", NAME)
+    sandbox = Sandbox(NAME)
+    yield sandbox
+    try:
+        sandbox.settle()
+    finally:
+        succeed("sandbox", "down", "--name", NAME)
 
 
 @pytest.fixture
@@ -56,6 +82,7 @@ def installed(sandbox: Sandbox) -> Sandbox:
 @pytest.fixture(scope="module")
 def unattended(sandbox: Sandbox) -> Iterator[Sandbox]:
     """The sandbox while no operator acts on what tests write. Clusters that are there go on running."""
+    sandbox.settle()
     system = ("--namespace", "seltzer-system")
     operator = ("deployment/seltzer-operator", *system)
     there = sandbox.kubectl("get", *operator, check=False).code == 0

@@ -9,19 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seltzer.sandbox import commands
 from seltzer.slurm.token import sign
+from seltzer_sandbox import commands
 
 T = TypeVar("T")
 SELTZER = Path(sys.executable).with_name("seltzer")
 COMMAND_DEADLINE = 300.0
 REST_API = "v0.0.45"
+_DELETIONS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,24 @@ class Sandbox:
         status = json.loads(self.command("status", "--output", "json"))
         self.kubeconfig: str = status["kubeconfig"]
         self._kubectl = [status["kubectl"], f"--kubeconfig={self.kubeconfig}"]
+        self._background = ThreadPoolExecutor(_DELETIONS_AT_ONCE)
+        self._deletions: list[Future[None]] = []
 
     def command(self, *words: str) -> str:
+        """A sandbox command. One that breaks or repairs nodes waits for the deletions that still need them."""
+        if words[0] in ("node", "up"):
+            self.settle()
         return succeed("sandbox", *words, "--name", self.name)
+
+    def later(self, deletion: Callable[[], None]) -> None:
+        """Run a deletion in the background: the next tests don't wait for it. `settle` raises what it raises."""
+        self._deletions.append(self._background.submit(deletion))
+
+    def settle(self) -> None:
+        """Wait until all deletions have ended; fail with the first one that failed."""
+        pending, self._deletions = self._deletions, []
+        for deletion in pending:
+            deletion.result()
 
     def seltzer(self, *words: str, check: bool = True, deadline: float = COMMAND_DEADLINE) -> Answer:
         """The command, as it is for a user whose kubeconfig leads here and who has kubectl on the PATH."""
@@ -194,7 +212,7 @@ class Cluster:
         cluster.create(cpu={"replicas": 2})
         cluster.wait_ready()
         assert cluster.login("srun", "-N2", "hostname").split() ...
-        cluster.delete()
+        cluster.delete_later()
     """
 
     def __init__(self, sandbox: Sandbox, namespace: str, name: str) -> None:
@@ -399,15 +417,26 @@ class Cluster:
         assert code == HTTPStatus.OK and not found.get("errors"), f"slurmrestd answered with {code}: {found}"
         return found
 
+    def delete_later(self) -> None:
+        """Delete it in the background. The session fails at its end if the deletion does."""
+        self.sandbox.later(self.delete)
+
     def delete(self, deadline: float = 120.0) -> None:
         """Cancel all jobs, delete the SlurmCluster and the NodeSets, then the namespace, and wait until all is gone."""
         self.run("scancel", "--state=PENDING", user="root")
         self.run("scancel", "--state=RUNNING", user="root")
         self.kubectl("delete", "slurmclusters,nodesets", "--all", f"--timeout={deadline:.0f}s", check=False)
         left = self.get("slurmclusters,nodesets").get("items", [])
-        assert not left, f"not deleted after {deadline:.0f} s: {json.dumps(left, indent=1)}"
+        assert not left, f"{self.namespace}: not deleted after {deadline:.0f} s: {json.dumps(left, indent=1)}"
         # What is left would take its grace; a test that is over has no patience.
         self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+        self._delete_namespace(deadline)
+
+    def delete_namespace_later(self, deadline: float = 60.0) -> None:
+        """Delete the namespace of a cluster that a test has deleted, in the background."""
+        self.sandbox.later(partial(self._delete_namespace, deadline))
+
+    def _delete_namespace(self, deadline: float) -> None:
         self.sandbox.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", f"--timeout={deadline:.0f}s")
 
 

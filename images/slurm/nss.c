@@ -1,10 +1,10 @@
-/* Host names that nobody knows are this host: for slurmctld's image, behind files and dns in nsswitch.conf.
+/* Resolves unknown host names to this host: for slurmctld's image, after files and dns in nsswitch.conf.
  *
- * slurmctld tells each srun by the name of its host when its job ends. Pods have no DNS names, and it tries ten times,
- * a second apart, with its locks held: one scancel and nobody is answered for ten seconds. With an address at which
- * nobody listens it gives up at once. srun learns of its end from slurmd, as it would have done.
+ * When a job ends, slurmctld notifies each of its sruns by the name of its host. Pods have no DNS names, and slurmctld
+ * tries ten times, a second apart, while it holds its locks: after one scancel it answers nobody for ten seconds. With
+ * an address at which nothing listens it gives up at once. srun learns of its end from slurmd, as it would have anyway.
  *
- * Only names without a dot, which is what a host calls itself: a wrong name of a service stays one.
+ * Only for names without a dot, as hosts name themselves: a wrong name of a service stays unknown.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ static int is_host(const char *name)
 	return length > 0 && length < 64 && !strchr(name, '.') && !strchr(name, ':');
 }
 
-/* Bytes for `size` more in the buffer, aligned; NULL if there is no room. */
+/* Takes `size` aligned bytes from the buffer; NULL if it is too small. */
 static char *take(char **buffer, size_t *left, size_t size)
 {
 	size_t gap = -(uintptr_t) *buffer % sizeof(void *);

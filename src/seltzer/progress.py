@@ -16,8 +16,8 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 class Progress:
     """Named steps, each with its time; steps may overlap and may be reported from any thread.
 
-    On a terminal a running step has a spinner. Elsewhere a step is a line when it starts and a line when it ends,
-    so that a log shows where a run stands and where it stopped.
+    On a terminal a running step has a spinner. In a log each step is one line, written when the step has ended: `✓`, or
+    `✗` when it failed, with its duration.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -28,8 +28,6 @@ class Progress:
     def step(self, text: str) -> Iterator[None]:
         text = escape(text)
         started = time.monotonic()
-        if not self._console.is_terminal:
-            self._say(f"  … {text}")
         task = self._live.add_task(text) if self._live else None
         try:
             yield

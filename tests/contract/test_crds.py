@@ -82,12 +82,12 @@ def documented(server: Sandbox) -> Sandbox:
     [
         ("slurmcluster", "A Slurm cluster: its controller, REST API and login pods"),
         ("slurmcluster.spec", "An empty spec is a working cluster"),
-        ("slurmcluster.spec.controller", "the daemon that holds the queue"),
-        ("slc.spec.controller.storage", "How much to claim"),
-        ("slc.spec.podTemplate", "strategically merged"),
+        ("slurmcluster.spec.controller", "the daemon that manages the queue"),
+        ("slc.spec.controller.storage", "The size to claim"),
+        ("slc.spec.podTemplate", "applied as a strategic merge"),
         ("nodeset.spec.replicas", "Default: 1."),
         ("nset.spec.drain.onTimeout", "requeue"),
-        ("nset.status.conditions", "What is true about the pool"),
+        ("nset.status.conditions", "The conditions of the pool"),
     ],
 )
 def test_explain_reads_like_documentation(documented: Sandbox, field: str, words: str) -> None:
@@ -177,11 +177,11 @@ BAD_CLUSTERS: list[tuple[Any, str]] = [
     ({"controller": {"keepJobs": "maybe"}}, "must be of type boolean"),
     ({"nodeSets": {"namespaces": ["Team"]}}, "use lower-case letters, digits and hyphens"),
     ({"config": {"../passwd": ""}}, "a key of config isn't a file name"),
-    ({"config": {"slurm.key": "x"}}, "remove the file, since Seltzer makes the keys"),
+    ({"config": {"slurm.key": "x"}}, "remove the file, since Seltzer generates the keys"),
     ({"config": {"slurm.conf": "A=1\n include /etc/passwd"}}, "write its lines into slurm.conf instead"),
     ({"config": {"slurm.conf": "A=1\nclustername=x"}}, "set spec.clusterName when you create a cluster"),
     ({"config": {"slurm.conf": "A=1 StateSaveLocation += /tmp"}}, "set spec.controller.storage"),
-    ({"config": {"slurm.conf": "\tSlurmctldHost=evil"}}, "always leads to the slurmctld in charge: remove it"),
+    ({"config": {"slurm.conf": "\tSlurmctldHost=evil"}}, "always leads to the active slurmctld: remove it"),
     ({"config": {"slurm.conf": 1}}, "must be of type string"),
 ]
 

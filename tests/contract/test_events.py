@@ -34,8 +34,8 @@ async def test_an_event_that_happens_again_is_counted(sandbox: Sandbox) -> None:
         item = await client.get(CONFIG_MAPS, "kube-root-ca.crt", "default")
         recorder = Recorder(client, "contract-test")
         for _ in range(3):
-            await recorder.tell(CONFIG_MAPS, item, "Warning", "Tested", "it was tested")
-        await recorder.tell(CONFIG_MAPS, item, "Normal", "Tested", "something else")
+            await recorder.record(CONFIG_MAPS, item, "Warning", "Tested", "it was tested")
+        await recorder.record(CONFIG_MAPS, item, "Normal", "Tested", "something else")
         selector = f"involvedObject.uid={item.metadata.uid}"
         events = sandbox.get("events", "--field-selector", selector)["items"]
         told = sorted((event["type"], event["reason"], event["message"], event["count"]) for event in events)
@@ -43,11 +43,11 @@ async def test_an_event_that_happens_again_is_counted(sandbox: Sandbox) -> None:
         assert {event["source"]["component"] for event in events} == {"contract-test"}
         sandbox.delete(*(f"event/{event['metadata']['name']}" for event in events))
         # A first event that is gone, as all are after an hour, is told anew.
-        await recorder.tell(CONFIG_MAPS, item, "Warning", "Tested", "it was tested")
+        await recorder.record(CONFIG_MAPS, item, "Warning", "Tested", "it was tested")
         assert [event["count"] for event in sandbox.get("events", "--field-selector", selector)["items"]] == [1]
 
 
 async def test_failing_to_tell_fails_nobody() -> None:
     item = ConfigMap(Meta("a", "default", "uid", "1"))
     async with Client(Config("http://127.0.0.1:1", ssl.create_default_context())) as client:
-        await Recorder(client, "contract-test").tell(CONFIG_MAPS, item, "Normal", "Tested", "nobody hears this")
+        await Recorder(client, "contract-test").record(CONFIG_MAPS, item, "Normal", "Tested", "nobody hears this")

@@ -122,7 +122,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create({"config": {"slurm.conf": CONF, "job_submit.lua": SITE}, "controller": {"keepJobs": True}})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(scope="module")

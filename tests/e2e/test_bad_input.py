@@ -18,7 +18,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create({"nodeSets": {"namespaces": ["bad-input-2"]}}, cpu={"replicas": 1})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(autouse=True)

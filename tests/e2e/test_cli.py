@@ -23,7 +23,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     assert "✓ wait until demo is ready" in made.stderr
     assert f"seltzer srun -n {SPACE} demo --nodes 2 hostname" in made.stdout
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def typed(cluster: Cluster, line: str, stdin: str | None = None) -> Answer:

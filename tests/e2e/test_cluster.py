@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.harness import Sandbox, claim, mounted, pod, until
 
-from seltzer.sandbox import pki
+from seltzer_sandbox.run import pki
 
 
 def answer_of(sandbox: Sandbox, pod_name: str, *words: str) -> str | None:

@@ -19,7 +19,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create({}, cpu={"replicas": 2}, big={"partition": SHARED}, small={"partition": SHARED})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def test_ending_an_interactive_job_keeps_nobody_waiting(cluster: Cluster) -> None:

@@ -21,7 +21,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create_from(MANIFEST)
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,9 @@ def test_what_slurm_would_not_take_never_reaches_it(cluster: Cluster, lines: str
 ADMISSION = [
     ({"slurm.conf": "ClusterName=evil"}, "remove it, and set spec.clusterName when you create a cluster"),
     ({"slurm.conf": 'MailProg="/bin/true\nStateSaveLocation=/tmp"'}, "remove it, and set spec.controller.storage"),
-    ({"slurm.conf": "MailProg=\\\nAuthType=auth/none"}, "slurm.conf sets AuthType, but all daemons trust each other"),
+    ({"slurm.conf": "MailProg=\\\nAuthType=auth/none"}, "slurm.conf sets AuthType, but all daemons authenticate"),
     ({"slurm.conf": "Include /etc/passwd"}, "write its lines into slurm.conf instead"),
-    ({"slurm.key": "x"}, "remove the file, since Seltzer makes the keys"),
+    ({"slurm.key": "x"}, "remove the file, since Seltzer generates the keys"),
     ({"../slurm.conf": "x"}, "a key of config isn't a file name"),
 ]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from tests.harness import Cluster, Sandbox, until
 
+GRACE = 5
 MANAGED = "--selector=app.kubernetes.io/managed-by=seltzer"
 
 
@@ -17,19 +19,19 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(one={"replicas": 2}, two={"replicas": 1}, last={"replicas": 1})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture
 def doomed(installed: Sandbox) -> Iterator[Cluster]:
-    """A cluster that a test deletes."""
-    cluster = Cluster(installed, "doomed", "demo")
-    cluster.create(
-        {"controller": {"storage": {"onDelete": "delete"}}}, cpu={"replicas": 1}
-    )  # fmt: skip
+    """A cluster that a test deletes, in a namespace of its own: the last one's may still be going."""
+    cluster = Cluster(installed, f"doomed-{uuid4().hex[:8]}", "demo")
+    # A node whose job nobody can ask about has its whole grace: a short one, so that nobody waits for it here.
+    hasty = {"podTemplate": {"spec": {"terminationGracePeriodSeconds": GRACE}}}
+    cluster.create({"controller": {"storage": {"onDelete": "delete"}}}, cpu={"replicas": 1, **hasty})
     cluster.wait_ready()
     yield cluster
-    cluster.sandbox.kubectl("delete", "namespace", cluster.namespace, "--ignore-not-found", "--timeout=60s")
+    cluster.delete_namespace_later()
 
 
 def left(cluster: Cluster) -> set[str]:
@@ -110,7 +112,7 @@ def test_a_cluster_whose_slurmctld_was_deleted_does_not_hang(doomed: Cluster) ->
     doomed.kubectl("delete", "slurmclusters,nodesets", "--all", "--wait=false")
     until("the node is drained", lambda: "DRAIN" in doomed.slurm_nodes()["cpu-0"])
     doomed.kubectl("delete", "deployment/demo-slurmctld")
-    # The pod of the job has its whole grace, which is 30 s.
+    # The pod of the job has its whole grace.
     until("both are gone", lambda: not doomed.get("slurmclusters,nodesets").get("items"), deadline=120)
     until("nothing is left", lambda: not left(doomed))
 
@@ -127,4 +129,4 @@ def test_a_cluster_that_never_started_is_deleted_at_once(installed: Sandbox) -> 
     until("its pod is there", lambda: "cpu-0" in cluster.pods("cpu"))
     cluster.kubectl("delete", "slurmclusters,nodesets", "--all", "--timeout=60s")
     until("only the volume is left", lambda: left(cluster) <= {"persistentvolumeclaim/demo-slurmctld"})
-    installed.kubectl("delete", "namespace", cluster.namespace, "--timeout=60s")
+    cluster.delete_namespace_later()

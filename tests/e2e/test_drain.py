@@ -21,7 +21,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     )  # fmt: skip
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def gone(cluster: Cluster, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.harness import Answer, Cluster, Sandbox, until
 
-from seltzer.guard.recovery.slurm import TALKS
+from seltzer.guard.recovery.slurm import NODE_THREADS
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -43,7 +43,7 @@ def pair(installed: Sandbox) -> Iterator[Cluster]:
     """A controller and a standby on a volume that both may mount."""
     cluster = made(installed, "pair", standby=1, storage={"accessMode": "ReadWriteMany", "size": "1Gi"})
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_a_standby_waits_on_another_node_and_is_shown(pair: Cluster) -> None:
 def test_slurmctld_tells_whether_it_waits_for_nodes(pair: Cluster) -> None:
     """After a repair, nodes register again when it doesn't."""
     pod = controller(pair)["pod"]
-    until("it waits for none", lambda: TALKS.findall(beside(pair, pod, "sdiag").stdout) == ["0"])
+    until("it waits for none", lambda: NODE_THREADS.findall(beside(pair, pod, "sdiag").stdout) == ["0"])
 
 
 def test_failover_on_purpose_loses_nothing_and_tells_from_where_to_where(pair: Cluster) -> None:
@@ -223,7 +223,7 @@ def test_a_pod_that_cannot_end_makes_way_for_its_successor(installed: Sandbox) -
         for node in ("n1", "n2", "n3"):
             installed.command("node", "heal", node)
             installed.wait_for_node(node, "True")
-        solo.delete()
+        solo.delete_later()
 
 
 @pytest.mark.parametrize(

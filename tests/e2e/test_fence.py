@@ -142,7 +142,7 @@ def controllers(installed: Sandbox) -> Iterator[Controllers]:
     for node in ("n1", "n2"):
         installed.command("node", "heal", node)
         installed.wait_for_node(node, "True")
-    cluster.delete()
+    cluster.delete_later()
 
 
 def runs(process: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.harness import Cluster, Sandbox, until
 
-from seltzer.plan import jobids
+from seltzer.wire import job_ids
 
 SLURMCTLD = "pgrep -o -f '^slurmctld -D'"
 LOG = "/run/slurmctld-state/slurmctld.log"
@@ -67,7 +67,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": 2})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def records(lines: str) -> dict[str, dict[str, str]]:
@@ -139,7 +139,7 @@ def killed(cluster: Cluster, *when: str) -> Iterator[dict[str, str]]:
 
 def by_job(recovery: dict[str, Any]) -> dict[str, str]:
     """What became of each job, as the guard tells it."""
-    return {job: group["outcome"] for group in recovery["groups"] for job in jobids.expand(group["jobs"])}
+    return {job: group["outcome"] for group in recovery["groups"] for job in job_ids.expand(group["jobs"])}
 
 
 def named_by_events(cluster: Cluster) -> dict[str, str]:
@@ -148,7 +148,7 @@ def named_by_events(cluster: Cluster) -> dict[str, str]:
     for event in cluster.events():
         if outcome := REASONS.get(event["reason"]):
             ids = re.sub(r"^jobs? | \([^)]*\)| ", "", re.sub(r": [^:]*$", "", event["message"]))
-            found.update(dict.fromkeys(jobids.expand(ids), outcome))
+            found.update(dict.fromkeys(job_ids.expand(ids), outcome))
     return found
 
 
@@ -160,7 +160,7 @@ def named_by_status(cluster: Cluster) -> dict[str, str]:
         if head := re.fullmatch(r"│   [├└]── ([a-z-]+)  \d+ jobs?: .*", line):
             outcome = head[1]
         elif ids := re.fullmatch(r"│   [│ ]   [├└]── .*: (.*)", line):
-            found.update(dict.fromkeys(jobids.expand(ids[1].replace(", ", ",")), outcome))
+            found.update(dict.fromkeys(job_ids.expand(ids[1].replace(", ", ",")), outcome))
         else:
             break
     return found

@@ -48,7 +48,7 @@ def cluster(installed: Sandbox, keys: Keys) -> Iterator[Cluster]:
     cluster.wait_ready()
     cluster.sandbox.wait_for_pods("test=elsewhere", SPACE)
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def secret(*lines: str) -> dict[str, object]:

@@ -31,7 +31,7 @@ def whole(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": 2, "podTemplate": there})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 @pytest.fixture

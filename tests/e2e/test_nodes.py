@@ -26,7 +26,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": 2}, big={"replicas": 1})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def said(cluster: Cluster, *words: str) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from tests.harness import Sandbox, succeed, until
 
 from seltzer import paths
+from seltzer_sandbox.run.layout import Layout
 
 
 def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
-    before = machine()
+    before = machine(spare)
     succeed("sandbox", "up", "--name", spare, "--nodes", "2")
-    during = machine()
+    during = machine(spare)
     assert all(during[kind] - before[kind] for kind in ("processes", "namespaces", "cgroups", "files")), (
         "it saw nothing"
     )
@@ -28,14 +31,14 @@ def test_down_leaves_the_machine_as_it_was(spare: str) -> None:
     # Faults must not keep anything alive: frozen processes take no signals, for example.
     Sandbox(spare).command("node", "freeze", "n1")
     Sandbox(spare).command("node", "cut", "n2")
-    during = machine()
+    during = machine(spare)
     succeed("sandbox", "down", "--name", spare)
 
     left: dict[str, set[str]] = {}
 
     def as_before() -> bool:
         # The kernel clears namespaces away in its own time.
-        left.update({kind: things - before[kind] for kind, things in machine().items()})
+        left.update({kind: things - before[kind] for kind, things in machine(spare).items()})
         for kind in ("processes", "namespaces"):
             left[kind] &= during[kind]  # what others of the machine have started since is theirs
         return not any(left.values())
@@ -58,37 +61,64 @@ def test_sandboxes_live_side_by_side(sandbox: Sandbox, spare: str) -> None:
         sandbox.wait_for_node(node, "True")
 
 
-def machine() -> dict[str, set[str]]:
-    """Everything of the machine that a sandbox could leave something in."""
+def machine(name: str) -> dict[str, set[str]]:
+    """Everything of the machine that this sandbox could leave something in; not what belongs to others beside it."""
+    found = processes(name)
     return {
-        "processes": processes(),
-        "namespaces": namespaces() | named_namespaces(),
+        "processes": set(found.values()),
+        "namespaces": namespaces(found) | named_namespaces(),
         "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
         "links": {line.split(":")[1] for line in output("ip", "-oneline", "link").splitlines()},
         "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
         "rules": rules(),
         "settings": settings(),
-        "cgroups": {folder for folder, _, _ in os.walk("/sys/fs/cgroup")},
-        "files": {str(path) for path in (paths.state() / "sandboxes").glob("*")},
+        "cgroups": {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if not of_another_sandbox(folder, name)},
+        "files": {str(path) for path in (paths.state() / "sandboxes").glob("*") if not is_another(path.name, name)},
     }
 
 
-def processes() -> set[str]:
-    """All but the kernel's own, this one and its children."""
-    found = set()
+def of_another_sandbox(cgroup: str, name: str) -> bool:
+    """Whether a sandbox that isn't this one has this cgroup; of a line of /proc/PID/cgroup too."""
+    owner = re.search(r"/(seltzer-[a-z0-9-]+)", cgroup)
+    return owner is not None and owner[1] != Layout(name).cgroup
+
+
+def is_another(file: str, name: str) -> bool:
+    """Whether a file of the state folder is another sandbox's: its folder or its lock."""
+    owner = file.removeprefix(".").removesuffix(".lock")
+    return owner != name and re.fullmatch(r"[a-z0-9-]+", owner) is not None
+
+
+def processes(name: str) -> dict[str, str]:
+    """All by their ids but the kernel's own, this one and its children, other sandboxes' and those of other workers."""
+    parents, found = {}, {}
     for line in output("ps", "-e", "-o", "pid=,ppid=,lstart=,args=").splitlines():
-        pid, parent, rest = line.split(None, 2)
-        if "2" not in (pid, parent) and parent != str(os.getpid()):
-            found.add(f"{pid} {rest}")
-    return found
+        pid, parents[pid], rest = line.split(None, 2)
+        if "2" not in (pid, parents[pid]) and parents[pid] != str(os.getpid()):
+            found[pid] = f"{pid} {rest}"
+    strangers = {pid for pid in found if is_a_workers(pid, parents)}
+    for pid in set(found) - strangers:
+        with suppress(OSError):  # it has just ended
+            if any(of_another_sandbox(line, name) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()):
+                strangers.add(pid)
+    return {pid: line for pid, line in found.items() if pid not in strangers}
 
 
-def namespaces() -> set[str]:
-    """Those that a process is in. Not by lsns, which fails when a process ends while it looks."""
-    found = set()
-    for link in Path("/proc").glob("[0-9]*/ns/*"):
+def is_a_workers(pid: str, parents: dict[str, str]) -> bool:
+    """Whether another worker of this test run has started it. What outlives its parent is nobody's child."""
+    run = str(os.getppid()) if "PYTEST_XDIST_WORKER" in os.environ else ""
+    ancestors = [pid]
+    while parents.get(ancestors[-1], "0") != "0":
+        ancestors.append(parents[ancestors[-1]])
+    return run in ancestors and str(os.getpid()) not in ancestors
+
+
+def namespaces(processes: Iterable[str]) -> set[str]:
+    """Those that these processes are in. Not by lsns, which fails when a process ends while it looks."""
+    found: set[str] = set()
+    for process in processes:
         with suppress(OSError):
-            found.add(str(link.readlink()))
+            found.update(str(link.readlink()) for link in Path(f"/proc/{process}/ns").iterdir())
     return found
 
 

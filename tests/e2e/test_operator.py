@@ -33,7 +33,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.wait_ready()
     yield cluster
     if cluster.get("slurmclusters").get("items"):
-        cluster.delete()
+        cluster.delete_later()
 
 
 def leader(sandbox: Sandbox) -> str:

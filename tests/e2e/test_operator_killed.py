@@ -20,7 +20,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": 1, "update": {"maxUnavailable": 1}})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def leader(sandbox: Sandbox) -> str:

@@ -21,7 +21,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": 2})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def uids(cluster: Cluster) -> dict[str, str]:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.harness import Cluster, Sandbox, succeed, until
 
-from seltzer.cli import demo
 from seltzer.progress import Progress
-from seltzer.sandbox import commands, images
+from seltzer_sandbox import commands, demo
+from seltzer_sandbox.build import images
 
 NODES = {"cpu-0", "cpu-1", "highmem-0", "highmem-1"}
 

@@ -31,7 +31,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(spec, cpu={"replicas": 2, **only_on("n2", "n3")})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 def machine(cluster: Cluster, name: str) -> str:

@@ -21,7 +21,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.create(cpu={"replicas": REPLICAS, "update": {"maxUnavailable": 1}})
     cluster.wait_ready()
     yield cluster
-    cluster.delete()
+    cluster.delete_later()
 
 
 class Watch:

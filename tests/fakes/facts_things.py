@@ -14,9 +14,9 @@ from seltzer.api.core import Node as Machine
 from seltzer.api.core import NodeCondition, NodeMeta, NodeSpec, NodeStatus, Pod, PodSpec
 from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, NODESET
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli.facts import Facts
 from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job, Partition, Snapshot
+from seltzer.view.facts import Facts
 
 CLOCK = 1_000_000_060
 """slurmctld's; ours is another."""

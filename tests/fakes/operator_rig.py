@@ -22,6 +22,8 @@ from seltzer.kube.resource import Resource
 
 CLUSTERS = Resource("seltzer.dev", "v1alpha1", "slurmclusters", "SlurmCluster", Item)
 PORTS = (6816, 6817, 6820)
+# Longer than anything takes that the operator waits for. In virtual time that is soon over.
+DEADLINE = 600.0
 
 
 class Rig:
@@ -212,7 +214,7 @@ class Rig:
             return ask()
 
         try:
-            await until(what, asked)
+            await until(what, asked, deadline=DEADLINE)
         except AssertionError as error:
             told = "\n".join(map(str, self.written()))
             raise AssertionError(f"{error}; {self.picture()}; written:\n{told}") from None

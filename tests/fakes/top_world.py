@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from tests.fakes import specs
 
 from seltzer.api.core import Lease, LeaseSpec, ObjectCondition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
-from seltzer.cli.controller import ControllerFacts
-from seltzer.cli.events import Event
-from seltzer.cli.facts import Facts
-from seltzer.cli.top.feed import Update
 from seltzer.errors import SeltzerError
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.slurm.models import Node, Number
 from seltzer.slurm.snapshot import Job, Snapshot
+from seltzer.view.controller import ControllerFacts
+from seltzer.view.events import Event
+from seltzer.view.facts import Facts
+from seltzer.view.frame import Update
 
 NOW = 1_800_000_000
 STAMP = datetime.fromtimestamp(NOW, UTC).isoformat()

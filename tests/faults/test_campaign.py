@@ -30,18 +30,20 @@ def pool(installed: Sandbox) -> Iterator[Rig]:
     """Not there any longer than it takes: the machine is small."""
     rig = Rig(installed, POOL, in_flight=60, namespace="campaign-pool")
     rig.create()
+    installed.settle()  # what is measured here has the sandbox to itself
     yield rig
     rig.end()
-    rig.cluster.delete()
+    rig.cluster.delete_later()
 
 
 @pytest.fixture(scope="module")
 def rig(installed: Sandbox) -> Iterator[Rig]:
     rig = Rig(installed, in_flight=60, namespace="campaign")
     rig.create()
+    installed.settle()  # what is measured here has the sandbox to itself
     yield rig
     rig.end()
-    rig.cluster.delete()
+    rig.cluster.delete_later()
 
 
 @pytest.fixture(scope="module")

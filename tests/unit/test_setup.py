@@ -6,6 +6,7 @@ Its functions are sourced; a test puts its own words in place of the commands an
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -160,6 +161,12 @@ def test_a_step_that_fails_at_its_first_command_stops_there_and_names_the_log(tm
     assert done.stderr.splitlines()[-1] == f"setup: could not do it; see {log}"
     assert "trying" in log.read_text()
     assert "never" not in log.read_text()
+
+
+def test_in_a_log_a_step_is_one_line_when_it_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "seltzer/logs").mkdir(parents=True)
+    done = sourced("step 'do it' true", XDG_STATE_HOME=str(tmp_path))
+    assert re.fullmatch(r"  ✓ do it \d+\.\d s\n", done.stderr)
 
 
 def test_a_broken_package_source_does_not_stop_us_but_a_broken_installation_does(tmp_path: Path) -> None:

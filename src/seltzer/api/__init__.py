@@ -1,4 +1,4 @@
-"""The words of the API as msgspec Structs: SlurmCluster and NodeSet, and the parts of core objects that we read.
+"""The API as msgspec Structs: SlurmCluster and NodeSet, and the parts of core objects that we read.
 
-No behaviour and no I/O: everything above may import it, it imports nothing above.
+No behaviour and no I/O: all layers above may import it, and it imports none of them.
 """

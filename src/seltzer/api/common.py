@@ -1,8 +1,8 @@
-"""What SlurmCluster and NodeSet have in common: their group, the types of their fields, and the shape of conditions.
+"""What SlurmCluster and NodeSet share: their group, the types of their fields, and the shape of conditions.
 
-Each Struct's docstring and the docstring below each field become the descriptions of the CRD (`seltzer.api.schema`):
-`kubectl explain` shows them, so they speak to the person who writes the manifest. Patterns end in `\\Z`, since Python's
-`$` also matches before a last newline; the schema turns it into the `$` of the API server, which doesn't.
+Each Struct's docstring, and the docstring below each field, become the descriptions of the CRD (`seltzer.api.schema`).
+`kubectl explain` shows them, so they address the person who writes the manifest. Patterns end in `\\Z`, since Python's
+`$` also matches before a final newline; the schema turns it into the API server's `$`, which doesn't.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ API_VERSION: Final = "seltzer.dev/v1alpha1"
 
 
 class Part(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """How every part of a spec is encoded: what has its default is left out, so that we own only what we mean.
+    """How every part of a spec is encoded: default values are left out, so that we own only the fields that we mean.
 
-    Fields that aren't known are dropped, not refused: an older operator must live with a newer CRD. People's typing
-    errors are refused by the API server, which knows the CRD's fields.
+    Unknown fields are dropped, not rejected: an older operator must work with a newer CRD. The API server knows the
+    CRD's fields and rejects misspelt ones.
     """
 
 
 class Report(Struct, frozen=True, rename="camel", gc=False):
-    """How every part of a status is encoded: zeros too, since a count that is left out can't be told from unknown."""
+    """How every part of a status is encoded: zeros are included, since an absent count means unknown."""
 
 
 class Rule(Struct, frozen=True):
-    """A CEL rule that the API server checks at admission: `self` is the object, `oldSelf` what it was before.
+    """A CEL rule that the API server checks at admission: `self` is the object, `oldSelf` its previous state.
 
     The message says what is wrong, then a colon, then what to do about it.
     """
@@ -42,12 +42,12 @@ class Rule(Struct, frozen=True):
 
 
 def text(pattern: str, says: str, max_length: int) -> Meta:
-    """A string that is checked here and by the API server; `says` is what a person reads when it doesn't fit."""
+    """A string that is validated here and by the API server; `says` is the message if it doesn't match."""
     return Meta(pattern=pattern, max_length=max_length, extra={"message": says})
 
 
-# metadata.name of both kinds. It begins the names of Services and pods (63 characters at most), and is the default of
-# what reaches slurm.conf and SQL (40 at most).
+# metadata.name of both kinds. Names of Services and pods begin with it (63 characters at most), and it is the default
+# for names in slurm.conf and SQL (40 at most).
 NAME_RULE = Rule(
     "self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
     "the name becomes part of host names and of slurm.conf: choose one of at most 40 lower-case letters, digits and "
@@ -104,13 +104,13 @@ ResourceList = Annotated[Mapping[str, Quantity], Meta(max_length=32)]
 
 
 def seconds(duration: str) -> int:
-    """How long a `Duration` is."""
+    """The length of a `Duration` in seconds."""
     units = {"h": 3600, "m": 60, "s": 1}
     return sum(int(number) * units[unit] for number, unit in re.findall(r"([0-9]+)([hms])", duration))
 
 
 class Resources(Part, frozen=True, kw_only=True):
-    """What a container asks for and what it may use, as in any pod."""
+    """The resources that a container requests and its limits, as in any pod."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -121,27 +121,27 @@ class Resources(Part, frozen=True, kw_only=True):
     )
 
     requests: ResourceList = {}
-    """What the container is sure to get, by resource: cpu, memory, and what device plugins offer."""
+    """The amount that the container is guaranteed, by resource: cpu, memory, and resources of device plugins."""
 
     limits: ResourceList = {}
-    """What the container can't exceed, by resource."""
+    """The amount that the container can't exceed, by resource."""
 
 
 class PodMetadata(Part, frozen=True, kw_only=True):
     """Labels and annotations to add to a pod."""
 
     labels: Mapping[str, str] = {}
-    """Labels to add. Those that Seltzer sets itself can't be changed."""
+    """Labels to add. Labels that Seltzer sets can't be changed."""
 
     annotations: Mapping[str, str] = {}
     """Annotations to add, such as k8s.v1.cni.cncf.io/networks for Multus."""
 
 
 class PodTemplate(Part, frozen=True, kw_only=True):
-    """Changes to a pod that Seltzer builds, strategically merged over it as `kubectl patch` would do.
+    """Changes to a pod that Seltzer builds, applied as a strategic merge, like `kubectl patch`.
 
     Containers, volumes and mounts are matched by name: a new name adds one (a sidecar with sssd or munge), a known name
-    changes what is there. Node selectors, tolerations, affinity, priority and security contexts go here too.
+    changes the existing one. Node selectors, tolerations, affinity, priority and security contexts go here, too.
     """
 
     metadata: PodMetadata = PodMetadata()
@@ -152,25 +152,25 @@ class PodTemplate(Part, frozen=True, kw_only=True):
 
 
 class Condition(Report, frozen=True, kw_only=True):
-    """One thing that is true, false or unknown about the object, with the reason."""
+    """One aspect of the object that is true, false or unknown, with the reason."""
 
     type: Annotated[str, Meta(max_length=316)]
-    """What this is about, such as Ready."""
+    """The aspect, such as Ready."""
 
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
-    """Why, in one word for programs."""
+    """The reason in one word, for programs."""
 
     message: Annotated[str, Meta(max_length=32768)]
-    """Why, in a sentence for people; where something is wrong, what to do about it."""
+    """The reason in a sentence, for people; if something is wrong, what to do about it."""
 
     last_transition_time: Time
     """When the status last changed."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
-    """The metadata.generation that this was found out for; older than the object's: not up to date."""
+    """The metadata.generation that this condition is based on. If the object's is newer, the condition is outdated."""
 
 
 Conditions = Annotated[
@@ -180,13 +180,13 @@ Conditions = Annotated[
 
 
 class NodeCounts(Report, frozen=True, kw_only=True):
-    """How many Slurm nodes are in which state. Each node is counted once beside the total."""
+    """How many Slurm nodes are in which state. Apart from the total, each node is counted once."""
 
     total: int = 0
-    """All nodes that Slurm has a record of."""
+    """All nodes with a record in Slurm."""
 
     idle: int = 0
-    """Free, and open for jobs."""
+    """Free, and accepting jobs."""
 
     mixed: int = 0
     """Partly used by jobs."""
@@ -195,13 +195,13 @@ class NodeCounts(Report, frozen=True, kw_only=True):
     """Fully used by jobs."""
 
     draining: int = 0
-    """Taking no new jobs, with jobs on them."""
+    """Accepting no new jobs, with jobs on them."""
 
     drained: int = 0
-    """Taking no new jobs, with none on them."""
+    """Accepting no new jobs, with none on them."""
 
     down: int = 0
-    """Out of order, or not responding."""
+    """Failed, or not responding."""
 
     other: int = 0
     """In any other state: powering up, rebooting, reserved, unknown."""

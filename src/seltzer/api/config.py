@@ -1,7 +1,7 @@
-"""What `spec.config` of a SlurmCluster may hold: files, by name, that go on top of Seltzer's configuration.
+"""What `spec.config` of a SlurmCluster may contain: files, by name, on top of Seltzer's configuration.
 
-The API server checks the plain form of each line, so that most mistakes are refused when they are made. It sees no
-line that a backslash continues, for one: whoever renders the configuration parses it, and asks `OWNED` again.
+The API server checks the plain form of each line, so that most mistakes are rejected at once. It can't see everything,
+such as lines continued by a backslash: the code that renders the configuration parses it and checks `OWNED` again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .common import Rule
 
 ConfigFile = Annotated[str, Meta(max_length=131072)]
 
-_ADDRESS = "Seltzer's Service always leads to the slurmctld in charge: remove it"
-_AUTH = "all daemons trust each other by the keys that Seltzer makes: remove it"
+_ADDRESS = "Seltzer's Service always leads to the active slurmctld: remove it"
+_AUTH = "all daemons authenticate with the keys that Seltzer generates: remove it"
 _FOLDERS = "the containers are built around these paths: remove it"
-_PORT = "Services, probes and network policies are made for Slurm's own ports: remove it"
+_PORT = "Services, probes and network policies use Slurm's default ports: remove it"
 _USER = "files and keys in the images and on volumes belong to the user slurm, and slurmd is root: remove it"
 OWNED: Mapping[str, str] = {
     "AuthAltParameters": _AUTH,
@@ -31,21 +31,21 @@ OWNED: Mapping[str, str] = {
     "ControlAddr": _ADDRESS,
     "ControlMachine": _ADDRESS,
     "CredType": _AUTH,
-    "MetricsType": "the counts of jobs in the cluster's status come from slurmctld's metrics: remove it",
+    "MetricsType": "the job counts in the cluster's status come from slurmctld's metrics: remove it",
     "SlurmUser": _USER,
     "SlurmctldAddr": _ADDRESS,
     "SlurmctldHost": _ADDRESS,
-    "SlurmctldLogFile": "slurmctld's log on the state volume tells which jobs had started: remove it",
+    "SlurmctldLogFile": "slurmctld's log on the state volume shows which jobs had started: remove it",
     "SlurmctldPidFile": _FOLDERS,
     "SlurmctldPort": _PORT,
     "SlurmdPidFile": _FOLDERS,
     "SlurmdPort": _PORT,
     "SlurmdSpoolDir": _FOLDERS,
     "SlurmdUser": _USER,
-    "StateSaveLocation": "its path is the fence between two slurmctld: remove it, and set spec.controller.storage",
-    "TLSType": "Seltzer gives no certificates to the pods, and asks slurmctld without TLS: remove it",
+    "StateSaveLocation": "its path is the fence between two slurmctlds: remove it, and set spec.controller.storage",
+    "TLSType": "Seltzer provides no certificates to the pods, and connects to slurmctld without TLS: remove it",
 }
-"""Keys of slurm.conf that only Seltzer sets, with why and what to do instead."""
+"""Keys of slurm.conf that only Seltzer sets, with the reason and the alternative."""
 
 
 def _refuse(line: str, message: str) -> Rule:
@@ -65,14 +65,14 @@ CONFIG_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         r"!has(self.config) || self.config.all(file, !file.matches('(?i)\\.(key|jwks)$'))",
-        "keys don't belong into a config that all nodes may read: remove the file, since Seltzer makes the keys",
+        "keys don't belong in a config that all nodes can read: remove the file, since Seltzer generates the keys",
         ".config",
     ),
     _refuse(
         r"[ \\t]*include[ \\t]",
         "slurm.conf includes another file, which can't be checked: write its lines into slurm.conf instead",
     ),
-    # Slurm takes several keys in one line, and += beside =.
+    # Slurm accepts several keys in one line, and += as well as =.
     *(
         _refuse(rf"([^#\\n]*[ \\t])?{key}[ \\t]*[-+*/]?=", f"slurm.conf sets {key}, but {why}")
         for key, why in OWNED.items()

@@ -1,10 +1,10 @@
-"""What we read of Kubernetes' own objects: projections that hold only the fields listed here.
+"""The parts of Kubernetes' own objects that we read: projections that hold only the fields listed here.
 
-A projection drops everything else when it decodes, which is what makes 10,000 pods small. So it must never be written
-back: a PUT of it would erase what it dropped. Write with server-side apply or a patch.
+A projection drops everything else when it is decoded, which keeps 10,000 pods small. It must never be written back: a
+PUT would erase what it dropped. Write with server-side apply or a patch.
 
-Everything but a name has a default: an object in the middle of its making lacks most of it, and a reader that fails on
-one pod is blind to all. Times stay text, as the API server writes them; who needs one parses it.
+Everything but a name has a default: an object that is just being created lacks most fields, and a reader that fails on
+one pod sees none. Times stay text, as the API server writes them; code that needs one parses it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 
 class View(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """How all projections decode. `gc=False` keeps the collector away from them: they can't form cycles."""
+    """How all projections are decoded. `gc=False` exempts them from garbage collection: they can't form cycles."""
 
 
 class OwnerReference(View, frozen=True, kw_only=True):
-    """Who owns an object, and so whose deletion deletes it."""
+    """An object's owner. Deleting the owner deletes the object."""
 
     api_version: str
     kind: str
@@ -29,7 +29,7 @@ class OwnerReference(View, frozen=True, kw_only=True):
 
 
 class ObjectMeta(View, frozen=True, kw_only=True):
-    """What every object says about itself."""
+    """An object's metadata."""
 
     name: str = ""
     namespace: str = ""
@@ -72,14 +72,14 @@ class Terminated(View, frozen=True, kw_only=True):
 
 
 class ContainerState(View, frozen=True, kw_only=True):
-    """Waiting, terminated, or neither: then it runs."""
+    """Waiting or terminated; if neither, running."""
 
     waiting: Waiting | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(View, frozen=True, kw_only=True):
-    """How one container of a pod is doing."""
+    """The state of one container of a pod."""
 
     name: str
     ready: bool = False
@@ -95,7 +95,7 @@ class PodSpec(View, frozen=True, kw_only=True):
 
 
 class PodStatus(View, frozen=True, kw_only=True):
-    """How a pod is doing."""
+    """The state of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -145,7 +145,7 @@ class ClaimStatus(View, frozen=True, kw_only=True):
 
 
 class PersistentVolumeClaim(View, frozen=True, kw_only=True):
-    """A claim of a volume."""
+    """A claim for a volume."""
 
     metadata: ObjectMeta
     status: ClaimStatus = ClaimStatus()
@@ -159,7 +159,7 @@ class ConfigMap(View, frozen=True, kw_only=True):
 
 
 class Secret(View, frozen=True, kw_only=True):
-    """Files that not everybody may read, by name, in base64."""
+    """Files with restricted access, by name, in base64."""
 
     metadata: ObjectMeta
     data: Mapping[str, str] = {}
@@ -172,7 +172,7 @@ class Anything(View, frozen=True, kw_only=True):
 
 
 class Taint(View, frozen=True, kw_only=True):
-    """What keeps pods off a node, or drives them away."""
+    """Keeps pods off a node, or evicts them."""
 
     key: str
     value: str = ""
@@ -180,27 +180,27 @@ class Taint(View, frozen=True, kw_only=True):
 
 
 class NodeSpec(View, frozen=True, kw_only=True):
-    """Whether new pods may come to a node."""
+    """Whether new pods may be scheduled on a node."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
 
 
 class NodeCondition(View, frozen=True, kw_only=True):
-    """A condition of a node. Its heartbeats and words change often and matter to nobody here."""
+    """A condition of a node, without its heartbeat and message: they change often and don't matter here."""
 
     type: str
     status: str
 
 
 class NodeStatus(View, frozen=True, kw_only=True):
-    """How a node is doing."""
+    """The state of a node."""
 
     conditions: tuple[NodeCondition, ...] = ()
 
 
 class NodeMeta(View, frozen=True, kw_only=True):
-    """What a node says about itself, without its labels and annotations: there are many, and many nodes."""
+    """A node's metadata, without labels and annotations: there are many, and many nodes."""
 
     name: str = ""
     namespace: str = ""
@@ -218,7 +218,7 @@ class Node(View, frozen=True, kw_only=True):
 
 
 class LeaseSpec(View, frozen=True, kw_only=True):
-    """Who holds a Lease, since when and for how long."""
+    """The holder of a Lease, since when and for how long."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -245,7 +245,7 @@ class ObjectReference(View, frozen=True, kw_only=True):
 
 
 class EventSeries(View, frozen=True, kw_only=True):
-    """How often an Event has been repeated, and when last."""
+    """How often an Event was repeated, and when last."""
 
     count: int = 0
     last_observed_time: str | None = None

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of SlurmCluster and NodeSet, made from their Structs."""
+"""The CustomResourceDefinitions of SlurmCluster and NodeSet, generated from their Structs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READY = ".status.conditions[?(@.type=='Ready')]"
 
 
 def manifests() -> list[Manifest]:
-    """All CRDs, as they are applied."""
+    """All CRDs, ready to apply."""
     return [slurmcluster(), nodeset()]
 
 
@@ -25,15 +25,15 @@ def slurmcluster() -> Manifest:
     columns = [
         _column("Ready", f"{READY}.status", "Whether jobs can be submitted."),
         _column("Reason", f"{READY}.reason", "Why it is ready or not."),
-        _column("Slurm", ".status.slurmVersion", "The version of the slurmctld that is running."),
-        _column("Nodes", ".status.nodes.total", "All nodes that Slurm has a record of.", "integer"),
-        _column("Down", ".status.nodes.down", "Nodes that are out of order.", "integer"),
-        _column("Running", ".status.jobs.running", "Jobs that run.", "integer"),
-        _column("Pending", ".status.jobs.pending", "Jobs that wait.", "integer"),
+        _column("Slurm", ".status.slurmVersion", "The version of the running slurmctld."),
+        _column("Nodes", ".status.nodes.total", "All nodes with a record in Slurm.", "integer"),
+        _column("Down", ".status.nodes.down", "Nodes that failed or don't respond.", "integer"),
+        _column("Running", ".status.jobs.running", "Running jobs.", "integer"),
+        _column("Pending", ".status.jobs.pending", "Pending jobs.", "integer"),
         _age(),
-        _column("Controller", ".status.controller.node", "The node that slurmctld is on.", wide=True),
-        _column("Standbys", ".spec.controller.standby", "Pods that should stand by.", "integer", wide=True),
-        _column("Failover", ".status.lastFailoverTime", "Since the last failover.", "date", wide=True),
+        _column("Controller", ".status.controller.node", "The Kubernetes node that slurmctld runs on.", wide=True),
+        _column("Standbys", ".spec.controller.standby", "The number of standby pods.", "integer", wide=True),
+        _column("Failover", ".status.lastFailoverTime", "The time since the last failover.", "date", wide=True),
         _column("Message", f"{READY}.message", "Why it is ready or not, in a sentence.", wide=True),
     ]
     return _crd(SlurmCluster, plural="slurmclusters", short=["slc"], columns=columns)
@@ -43,14 +43,14 @@ def nodeset() -> Manifest:
     """The CRD of NodeSet, which can be scaled like a Deployment."""
     columns = [
         _column("Cluster", ".spec.clusterRef.name", "The cluster that the nodes belong to."),
-        _column("Desired", ".spec.replicas", "Nodes that there should be.", "integer"),
+        _column("Desired", ".spec.replicas", "The desired number of nodes.", "integer"),
         _column("Ready", ".status.readyReplicas", "Pods that are ready and registered with Slurm.", "integer"),
-        _column("Idle", ".status.nodes.idle", "Nodes that are free.", "integer"),
-        _column("Draining", ".status.nodes.draining", "Nodes that wait for their last jobs.", "integer"),
-        _column("Down", ".status.nodes.down", "Nodes that are out of order.", "integer"),
+        _column("Idle", ".status.nodes.idle", "Idle nodes.", "integer"),
+        _column("Draining", ".status.nodes.draining", "Nodes that wait for their last jobs to end.", "integer"),
+        _column("Down", ".status.nodes.down", "Nodes that failed or don't respond.", "integer"),
         _column("Reason", f"{READY}.reason", "Why it is ready or not."),
         _age(),
-        _column("Updated", ".status.updatedReplicas", "Pods made from the NodeSet as it is.", "integer", wide=True),
+        _column("Updated", ".status.updatedReplicas", "Pods made from the current NodeSet.", "integer", wide=True),
         _column("Message", f"{READY}.message", "Why it is ready or not, in a sentence.", wide=True),
     ]
     scale = {
@@ -96,10 +96,10 @@ def _crd(cls: type[Struct], *, plural: str, short: list[str], columns: list[Mani
 
 
 def _column(name: str, path: str, description: str, kind: str = "string", *, wide: bool = False) -> Manifest:
-    """A column of `kubectl get`; a wide one shows with -o wide only."""
+    """A column of `kubectl get`; a wide one shows only with -o wide."""
     column: Manifest = {"name": name, "type": kind, "jsonPath": path, "description": description}
     return {**column, "priority": 1} if wide else column
 
 
 def _age() -> Manifest:
-    return _column("Age", ".metadata.creationTimestamp", "How long it exists.", "date")
+    return _column("Age", ".metadata.creationTimestamp", "The time since its creation.", "date")

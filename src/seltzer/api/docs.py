@@ -1,7 +1,7 @@
 """The docstrings of Structs and of their fields, as text for people.
 
-Python keeps the string below a field only in the source, so that is read here; it is beside the module wherever Seltzer
-is installed.
+Python keeps the string below a field only in the source, so the source is read here. It is beside the module wherever
+Seltzer is installed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 
 def of_class(cls: type[Any]) -> str:
-    """What a class says about itself."""
+    """The docstring of a class."""
     return _flow(cls.__doc__ or "")
 
 
 def of_fields(cls: type[Any]) -> Mapping[str, str]:
-    """What is written below each field of a class, by the field's name in Python."""
+    """The docstring below each field of a class, by the field's name in Python."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     definition = tree.body[0]
     assert isinstance(definition, ast.ClassDef)
@@ -33,6 +33,6 @@ def of_fields(cls: type[Any]) -> Mapping[str, str]:
 
 
 def _flow(text: str) -> str:
-    """Each paragraph on one line: where it breaks is up to who shows it."""
+    """Each paragraph on one line: whatever displays it decides where it wraps."""
     paragraphs = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)

@@ -1,8 +1,24 @@
-"""The labels, annotations and the finalizer by which our objects are known. Who decides and who builds share them."""
+"""The labels, annotations and the finalizer of our objects, shared by the code that reads them and builds them.
+
+CONFIG is the digest of a configuration: on the ConfigMap that is rolled out, on slurmctld's pod, and on its Lease.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+from seltzer.wire.annotations import CONFIG as CONFIG
+from seltzer.wire.annotations import CRASH as CRASH
+from seltzer.wire.annotations import EPOCH as EPOCH
+from seltzer.wire.annotations import HOLD as HOLD
+from seltzer.wire.annotations import MESSAGE as MESSAGE
+from seltzer.wire.annotations import NEWS as NEWS
+from seltzer.wire.annotations import PHASE as PHASE
+from seltzer.wire.annotations import RECOVERED as RECOVERED
+from seltzer.wire.annotations import RESTARTS as RESTARTS
+from seltzer.wire.annotations import SLURM_VERSION as SLURM_VERSION
+from seltzer.wire.annotations import STARTED as STARTED
+from seltzer.wire.annotations import VOLUME as VOLUME
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 NAME: Final = "app.kubernetes.io/name"
@@ -13,43 +29,26 @@ CLUSTER_NAMESPACE: Final = "seltzer.dev/cluster-namespace"
 NODESET: Final = "seltzer.dev/nodeset"
 
 TEMPLATE: Final = "seltzer.dev/template"
-"""On a slurmd pod: what it was made from."""
-CONFIG: Final = "seltzer.dev/config"
-"""The digest of a configuration: on the ConfigMap that is rolled out, on slurmctld's pod, and on its Lease."""
+"""On a slurmd pod: the digest of the template that it was made from."""
 CONTROLLER_POD: Final = "seltzer.dev/pod"
-"""On the controller's Deployment: which pod it makes."""
+"""On the controller's Deployment: the digest of the pod that it makes."""
 TRIAL: Final = "seltzer.dev/trial"
-"""On a trial: what it tries."""
+"""On a trial: the ID of the configuration and the controller pod that it tries."""
 CHECKSUM: Final = "seltzer.dev/checksum"
 LOGIN_CONFIG: Final = "seltzer.dev/login-config"
-"""On a login pod: the digest of its ConfigMap, in which people's keys are."""
+"""On a login pod: the digest of its ConfigMap, which holds people's keys."""
 
 FINALIZER: Final = "seltzer.dev/drain"
 
-# What the guard tells, as annotations of the controller's Lease.
-EPOCH: Final = "seltzer.dev/epoch"
-PHASE: Final = "seltzer.dev/phase"
-MESSAGE: Final = "seltzer.dev/message"
-STARTED: Final = "seltzer.dev/started"
-SLURM_VERSION: Final = "seltzer.dev/slurm-version"
-RESTARTS: Final = "seltzer.dev/restarts"
-VOLUME: Final = "seltzer.dev/volume"
-CRASH: Final = "seltzer.dev/crash"
-RECOVERED: Final = "seltzer.dev/recovered"
-NEWS: Final = "seltzer.dev/news"
-
-# What the guard is told by others, as annotations of the same Lease.
-HOLD: Final = "seltzer.dev/hold"
-
-# What Slurm knows, on slurmd's pods.
+# Slurm's state, on slurmd's pods.
 BUSY: Final = "seltzer.dev/busy"
-"""A label: jobs are on it. The disruption budget protects who has it."""
+"""A label: jobs are on its node. The disruption budget protects the pods that have it."""
 FREE_AT: Final = "seltzer.dev/free-at"
-"""When the last of its jobs reaches its time limit, or UNLIMITED."""
+"""An annotation: when the last of its jobs reaches its time limit, or UNLIMITED."""
 UNLIMITED: Final = "unlimited"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SLURM_READY: Final = "seltzer.dev/SlurmReady"
-"""A condition: its Slurm node takes jobs, or is full of them."""
+"""A condition: its Slurm node accepts jobs, or is full of them."""
 SLURM_BUSY: Final = "seltzer.dev/SlurmBusy"
-"""A condition: jobs are on it."""
+"""A condition: jobs are on its node."""

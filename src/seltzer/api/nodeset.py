@@ -1,16 +1,17 @@
 """NodeSet: a pool of interchangeable slurmd pods.
 
-Every field here has an effect. These names are kept free for what comes later, so that the shape stays the same:
+Every field here has an effect. These names are reserved for later, so that the shape stays the same:
 
 - `spec.autoscale`: replicas that follow the queue.
-- `spec.gres`, `spec.topology`: GPUs and topology, where they can't be seen from the pod.
-- `spec.health`: checks of one's own that drain a node.
+- `spec.gres`, `spec.topology`: GPUs and topology, if they can't be detected in the pod.
+- `spec.health`: custom checks that drain a node.
 - `spec.network`: macvlan and ipvlan addresses.
 - `spec.update.partition`, `.order`: finer steps of a roll-out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -50,7 +51,7 @@ PartitionName = Annotated[
         63,
     ),
 ]
-# No blank, quote, backslash or # can be in a value: it could break out of its line of slurm.conf.
+# Values can't contain a blank, quote, backslash or #: they could break out of their line of slurm.conf.
 PartitionOptions = Annotated[
     str,
     text(
@@ -77,7 +78,7 @@ class ClusterRef(Part, frozen=True, kw_only=True):
     """The name of the SlurmCluster."""
 
     namespace: Namespace | None = None
-    """Its namespace; without one, the NodeSet's own. A cluster elsewhere must allow it in its
+    """Its namespace; by default the NodeSet's own. A cluster in another namespace must allow it in its
     spec.nodeSets.namespaces."""
 
 
@@ -102,18 +103,18 @@ class Partition(Part, frozen=True, kw_only=True):
     )
 
     enabled: bool = True
-    """Whether the nodes are in a partition of their own. Without one, put them into those that spec.config of the
-    cluster defines: Nodes= takes set_ and the NodeSet's name there, such as set_cpu."""
+    """Whether the nodes have a partition of their own. If not, add them to partitions that the cluster's spec.config
+    defines: there, Nodes= accepts set_ followed by the NodeSet's name, such as set_cpu."""
 
     name: PartitionName | None = None
-    """The partition's name; without one, the NodeSet's. NodeSets that use the same name share the partition."""
+    """The partition's name; by default the NodeSet's. NodeSets with the same name share the partition."""
 
     options: PartitionOptions | None = None
-    """More of the partition's line in slurm.conf, such as `Default=YES MaxTime=1-00:00:00`."""
+    """More options for the partition's line in slurm.conf, such as `Default=YES MaxTime=1-00:00:00`."""
 
 
 class Drain(Part, frozen=True, kw_only=True):
-    """How a node is emptied before its pod goes: when the set shrinks, is updated or is deleted."""
+    """How a node is drained before its pod is removed: when the set shrinks, is updated or is deleted."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -124,10 +125,10 @@ class Drain(Part, frozen=True, kw_only=True):
     )
 
     timeout: Duration | None = None
-    """How long jobs may take to end, such as 90s or 1h30m; without one, as long as they need."""
+    """How long jobs may take to end, such as 90s or 1h30m; by default as long as they need."""
 
     on_timeout: Literal["wait", "requeue", "kill"] = "wait"
-    """What happens to jobs that take longer: wait for them and say so, put them back into the queue, or end them."""
+    """What happens to jobs that take longer: wait for them and report it, requeue them, or kill them."""
 
 
 class Update(Part, frozen=True, kw_only=True):
@@ -142,36 +143,37 @@ class Update(Part, frozen=True, kw_only=True):
     )
 
     max_unavailable: MaxUnavailable = "25%"
-    """How many nodes may be drained or away at once, as a number or in percent of replicas, and at least one."""
+    """How many nodes may be drained or missing at the same time, as a number or a percentage of replicas; at least
+    one."""
 
     paused: bool = False
-    """Keep the pods as they are for now; a changed template waits until this is false."""
+    """Keep the pods as they are for now; a changed template takes effect once this is false."""
 
 
 class NodeSetSpec(Part, frozen=True, kw_only=True):
-    """What the pool should be."""
+    """The desired state of the pool."""
 
     cluster_ref: ClusterRef
-    """The cluster that the nodes belong to. Can't be changed."""
+    """The cluster that the nodes belong to. Immutable."""
 
     replicas: Annotated[int, Meta(ge=0, le=65536)] = 1
-    """How many nodes there are. `kubectl scale` and autoscalers set this; what is taken away is drained first. All
-    NodeSets of a cluster together can't exceed Slurm's MaxNodeCount."""
+    """How many nodes there are. `kubectl scale` and autoscalers set this. Nodes are drained before they are removed.
+    All NodeSets of a cluster together can't exceed Slurm's MaxNodeCount."""
 
     image: Image | None = None
-    """The image to run; without one, the image that was released with the operator."""
+    """The image to run; by default the one released with the operator."""
 
     resources: Resources = Resources()
-    """CPU and memory of each node. Slurm gets to know what the limits say, or else the requests, or else what the
-    Kubernetes node has."""
+    """CPU and memory of each node. Slurm sees the limits; without limits the requests; without both, the resources of
+    the Kubernetes node."""
 
     features: Annotated[
         tuple[Feature, ...], Meta(max_length=64, extra_json_schema={"x-kubernetes-list-type": "set"})
     ] = ()
-    """Features that jobs can ask for with --constraint. The NodeSet's name is always one."""
+    """Features that jobs can request with --constraint. The NodeSet's name is always one."""
 
     weight: Annotated[int, Meta(ge=1, le=4294967280)] = 1
-    """Slurm's weight of the nodes: all else being equal, jobs go to the nodes with the lowest."""
+    """Slurm's weight of the nodes: all else being equal, jobs go to the nodes with the lowest weight."""
 
     partition: Partition = Partition()
 
@@ -184,13 +186,13 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
 
 
 class NodeSetStatus(Report, frozen=True, kw_only=True):
-    """What the pool is, as last seen."""
+    """The observed state of the pool."""
 
     observed_generation: int = 0
-    """The metadata.generation that this status is about; older than the object's: not up to date."""
+    """The metadata.generation that this status is based on. If the object's is newer, the status is outdated."""
 
     conditions: Conditions = ()
-    """What is true about the pool. Ready says whether all nodes take jobs."""
+    """The conditions of the pool. Ready says whether all nodes accept jobs."""
 
     replicas: int = 0
     """How many pods there are."""
@@ -199,7 +201,7 @@ class NodeSetStatus(Report, frozen=True, kw_only=True):
     """How many pods are ready and registered with Slurm."""
 
     updated_replicas: int = 0
-    """How many pods are made from the NodeSet as it is now."""
+    """How many pods are made from the current NodeSet."""
 
     selector: str = ""
     """The label selector of the pods, for `kubectl scale` and autoscalers."""
@@ -225,3 +227,13 @@ class NodeSet(Report, frozen=True, kw_only=True):
     spec: NodeSetSpec
 
     status: NodeSetStatus = NodeSetStatus()
+
+
+def oldest_first(nodesets: Iterable[NodeSet]) -> list[NodeSet]:
+    """NodeSets by age, whatever order they come in; the namespace and the name decide between two of one age.
+
+    A NodeSet that the API server hasn't created yet is the youngest.
+    """
+    return sorted(
+        nodesets, key=lambda one: (one.metadata.creation_timestamp or "9", one.metadata.namespace, one.metadata.name)
+    )

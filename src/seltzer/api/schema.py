@@ -1,7 +1,7 @@
 """The structural OpenAPI schema of a Struct, as a CRD needs it.
 
 Unlike msgspec's own JSON schema it has no `$ref`, a `type` beside every `enum`, defaults that the API server fills in
-as the Struct would, and descriptions from docstrings. What Kubernetes adds to OpenAPI comes from three places: the
+as the Struct would, and descriptions from docstrings. Kubernetes' extensions of OpenAPI come from three places: the
 Struct's `rules`, `extra_json_schema` of a field, and the message of a `seltzer.api.common.text`.
 """
 
@@ -21,8 +21,8 @@ Schema = dict[str, Any]
 def of_object(cls: type[Struct]) -> Schema:
     """The schema of a whole object.
 
-    Kind, version and metadata are the API server's own: a CRD may limit nothing of them but the name, which is done
-    here since rules that read it must know how long it can be.
+    The API server defines kind, version and metadata itself. A CRD may constrain only the name. That is done here,
+    since rules that read the name need to know its maximum length.
     """
     fields, said = {field.name: field for field in _fields(cls)}, docs.of_fields(cls)
     name = {"type": "string", "maxLength": 253}
@@ -40,7 +40,7 @@ def of_object(cls: type[Struct]) -> Schema:
 
 
 def of_struct(cls: type[Struct], *, defaults: bool = True) -> Schema:
-    """The schema of a Struct; without defaults for a status, where a field that isn't there isn't known."""
+    """The schema of a Struct. A status has no defaults: there, a missing field means unknown."""
     fields, said = _fields(cls), docs.of_fields(cls)
     required = [field.encode_name for field in fields if field.required]
     return {
@@ -53,7 +53,7 @@ def of_struct(cls: type[Struct], *, defaults: bool = True) -> Schema:
 
 
 def spelled_out(value: Any) -> Any:
-    """A value with all its defaults in it, as the API server stores it; None where there is nothing to say."""
+    """A value with all its defaults, as the API server stores it; None if it is empty."""
     if isinstance(value, Struct):
         pairs = {field.encode_name: spelled_out(getattr(value, field.name)) for field in _fields(type(value))}
         return {name: inner for name, inner in pairs.items() if inner is not None} or None
@@ -104,17 +104,17 @@ def _of_type(info: inspect.Type, *, defaults: bool) -> Schema:
         case inspect.DictType(value_type=values, max_length=most):
             each = _of_type(values, defaults=defaults)
             return {"type": "object", "additionalProperties": each, **_given(maxProperties=most)}
-    raise TypeError(f"no structural schema for {info}: use a type that the API server knows too")
+    raise TypeError(f"no structural schema for {info}: use a type that the API server supports")
 
 
 def _of_union(info: inspect.UnionType, *, defaults: bool) -> Schema:
-    """`T | None` is a field that may be left out (the API server drops a null), `int | str` Kubernetes' IntOrString."""
+    """`T | None` is an optional field (the API server drops a null), `int | str` is Kubernetes' IntOrString."""
     kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
     if len(kinds) == 1:
         return _of_type(kinds[0], defaults=defaults)
     number, word = (_of_type(kind, defaults=defaults) for kind in kinds)
     if (number.pop("type"), word.pop("type")) != ("integer", "string"):
-        raise TypeError(f"no structural schema for {info}: of unions only T | None and int | str have one")
+        raise TypeError(f"no structural schema for {info}: the only unions that have one are T | None and int | str")
     del number["format"]
     return {
         "x-kubernetes-int-or-string": True,
@@ -125,7 +125,7 @@ def _of_union(info: inspect.UnionType, *, defaults: bool) -> Schema:
 
 
 def _with_message(schema: Schema, message: str) -> Schema:
-    """The pattern as a rule: a pattern that isn't met shows a regular expression, a rule says what to do."""
+    """The pattern as a rule: a violated pattern shows a regular expression, a rule says what to do."""
     pattern = schema.pop("pattern").replace("\\", "\\\\").replace("'", "\\'")
     return {**schema, "x-kubernetes-validations": [{"rule": f"self.matches('{pattern}')", "message": message}]}
 
@@ -137,7 +137,7 @@ def _rules(cls: type[Struct]) -> Schema:
 
 
 def _description(said: str, schema: Schema) -> str:
-    """What is said about the field, then about its type, then its default: `kubectl explain` shows nothing else."""
+    """The field's description, then its type's, then the default: `kubectl explain` shows nothing else."""
     paragraphs = [words for words in (said, schema.get("description", "")) if words]
     default = schema.get("default")
     if default is not None and not isinstance(default, dict):

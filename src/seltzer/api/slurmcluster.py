@@ -1,14 +1,14 @@
 """SlurmCluster: the control plane of one Slurm cluster in one object.
 
-Every field here has an effect. These names are kept free for what comes later, so that the shape stays the same:
+Every field here has an effect. These names are reserved for later, so that the shape stays the same:
 
 - `spec.accounting`: slurmdbd and its database: single, Galera or external.
-- `spec.auth`: keys of one's own, their rotation, munge.
-- `spec.controller.storage.claim`: a claim that exists already.
-- `spec.configFrom`: configuration from ConfigMaps and Secrets beside `spec.config`.
+- `spec.auth`: custom keys, their rotation, munge.
+- `spec.controller.storage.claim`: an existing claim.
+- `spec.configFrom`: configuration from ConfigMaps and Secrets in addition to `spec.config`.
 - `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
 - `spec.login.home`, `.sssd`: a shared home, and users from a directory.
-- `spec.suspend`, `spec.timeToLive`: a cluster that sleeps, or ends by itself.
+- `spec.suspend`, `spec.timeToLive`: a cluster that is suspended, or ends by itself.
 - `spec.backup`, `spec.upgrade`, `spec.external`: backup and restore, ordered upgrades, daemons outside Kubernetes.
 """
 
@@ -40,7 +40,7 @@ from .status import JobCounts, SlurmClusterStatus
 
 __all__ = ["JobCounts", "SlurmCluster", "SlurmClusterSpec", "SlurmClusterStatus"]
 
-# It names SQL tables, files and environment variables; Slurm's own limit is 40 characters, in lower case.
+# Used in names of SQL tables, files and environment variables. Slurm's own limit is 40 characters, in lower case.
 ClusterName = Annotated[
     str,
     text(
@@ -78,21 +78,21 @@ class Storage(Part, frozen=True, kw_only=True):
     )
 
     size: Quantity = "4Gi"
-    """How much to claim. It can grow later where the storage class allows it, never shrink."""
+    """The size to claim. It can grow later if the storage class allows it, but never shrink."""
 
     class_name: ObjectName | None = None
-    """The storage class to claim from; without one, the default class of Kubernetes. Can't be changed."""
+    """The storage class to claim from; by default the default class of Kubernetes. Immutable."""
 
     access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"] = "ReadWriteOnce"
-    """Who may mount the volume at once: one Kubernetes node, one pod, or many nodes. Can't be changed."""
+    """Who may mount the volume at the same time: one Kubernetes node, one pod, or many nodes. Immutable."""
 
     on_delete: Literal["retain", "delete"] = "retain"
-    """What happens to the volume claim when the cluster is deleted: keep the queue and the job IDs in it, or delete it
+    """What happens to the volume claim when the cluster is deleted: keep the queue and the job IDs in it, or delete it,
     too."""
 
 
 class Controller(Part, frozen=True, kw_only=True):
-    """slurmctld, the daemon that holds the queue and places the jobs. There is always one that works."""
+    """slurmctld, the daemon that manages the queue and schedules jobs. At most one is active at any time."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -102,7 +102,7 @@ class Controller(Part, frozen=True, kw_only=True):
             ".standby",
         ),
         Rule(
-            # What isn't a duration is told by its own rule; here it would only be an error of the rule.
+            # A value that isn't a duration violates its own rule; here it would only make this rule fail to evaluate.
             "!self.leaseDuration.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$')"
             " || self.leaseDuration.size() < 2"
             " || (duration(self.leaseDuration) >= duration('2s') && duration(self.leaseDuration) <= duration('5m'))",
@@ -113,54 +113,54 @@ class Controller(Part, frozen=True, kw_only=True):
     )
 
     image: Image | None = None
-    """The image to run; without one, the image that was released with the operator."""
+    """The image to run; by default the one released with the operator."""
 
     storage: Storage = Storage()
 
     standby: Annotated[int, Meta(ge=0, le=4)] = 0
-    """How many more pods wait beside the one that works, to take over within seconds when it is lost. Needs a volume
-    that is ReadWriteMany."""
+    """How many standby pods wait beside the active one, to take over within seconds when it is lost. Needs a
+    ReadWriteMany volume."""
 
     lease_duration: Duration = "3s"
-    """How long a controller that is silent keeps its place before another takes over, such as 5s; between 2s and 5m. A
+    """How long an unresponsive controller keeps its place before another takes over, such as 5s; from 2s to 5m. A
     change restarts slurmctld."""
 
     keep_jobs: bool = True
-    """Whether jobs that Slurm acknowledged and a crash made it forget are put back into the queue. A change restarts
+    """Whether jobs that Slurm acknowledged but forgot in a crash are put back into the queue. A change restarts
     slurmctld."""
 
     hold: bool = False
-    """Whether slurmctld stays down for debugging, with its container, cores and logs at hand, and nobody takes over.
-    Jobs that run go on, and nobody can submit; see `seltzer debug`."""
+    """Whether slurmctld stays down for debugging. Its container, cores and logs stay available, and no standby takes
+    over. Running jobs go on, and no job can be submitted; see `seltzer debug`."""
 
     resources: Resources = Resources()
     """CPU and memory of the slurmctld container."""
 
     pod_template: PodTemplate = PodTemplate()
-    """Changes to the controller's pod, over those of spec.podTemplate. The main container is called slurmctld."""
+    """Changes to the controller's pod, on top of spec.podTemplate. The main container is called slurmctld."""
 
 
 class Rest(Part, frozen=True, kw_only=True):
-    """slurmrestd, the REST API of Slurm. Seltzer needs it too, so there is at least one."""
+    """slurmrestd, the REST API of Slurm. Seltzer needs it, too, so there is at least one."""
 
     replicas: Annotated[int, Meta(ge=1, le=16)] = 1
     """How many pods serve the API."""
 
     image: Image | None = None
-    """The image to run; without one, the image that was released with the operator."""
+    """The image to run; by default the one released with the operator."""
 
     resources: Resources = Resources()
     """CPU and memory of the slurmrestd container."""
 
     pod_template: PodTemplate = PodTemplate()
-    """Changes to the pods, over those of spec.podTemplate. The main container is called slurmrestd."""
+    """Changes to the pods, on top of spec.podTemplate. The main container is called slurmrestd."""
 
 
 class Service(Part, frozen=True, kw_only=True):
-    """The Service that leads to the login pods."""
+    """The Service of the login pods."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    """Who can reach it: pods only, whoever reaches a Kubernetes node, or whoever reaches the load balancer."""
+    """Who can reach it: pods only, clients that reach a Kubernetes node, or clients that reach the load balancer."""
 
     annotations: Mapping[str, str] = {}
     """Annotations for the load balancer or the DNS controller of your cloud."""
@@ -180,13 +180,13 @@ class Login(Part, frozen=True, kw_only=True):
     """How many login pods there are; 0 for none."""
 
     image: Image | None = None
-    """The image to run; without one, the image that was released with the operator."""
+    """The image to run; by default the one released with the operator."""
 
     authorized_keys: Annotated[tuple[AuthorizedKey, ...], Meta(max_length=256), ScalarSet] = ()
     """SSH public keys that may log in, each as a line of an authorized_keys file."""
 
     authorized_keys_secret: SecretRef | None = None
-    """A Secret whose key authorized_keys holds more public keys."""
+    """A Secret that holds more public keys under the key authorized_keys."""
 
     service: Service = Service()
 
@@ -194,24 +194,23 @@ class Login(Part, frozen=True, kw_only=True):
     """CPU and memory of the login container."""
 
     pod_template: PodTemplate = PodTemplate()
-    """Changes to the pods, over those of spec.podTemplate. The main container is called login."""
+    """Changes to the pods, on top of spec.podTemplate. The main container is called login."""
 
 
 class NodeSetAccess(Part, frozen=True, kw_only=True):
-    """Whose NodeSets may join the cluster."""
+    """Which NodeSets may join the cluster."""
 
     namespaces: Annotated[tuple[Namespace, ...], Meta(max_length=256), ScalarSet] = ()
-    """Other namespaces whose NodeSets may join; those of the cluster's own namespace always may."""
+    """Other namespaces whose NodeSets may join. NodeSets in the cluster's own namespace always may."""
 
 
 class SlurmClusterSpec(Part, frozen=True, kw_only=True):
-    """What the cluster should be. An empty spec is a working cluster."""
+    """The desired state of the cluster. An empty spec is a working cluster."""
 
     rules: ClassVar[tuple[Rule, ...]] = CONFIG_RULES
 
     cluster_name: ClusterName | None = None
-    """Slurm's name of the cluster, in accounting and on the command line; without one, metadata.name. Can't be
-    changed."""
+    """Slurm's name of the cluster, in accounting and on the command line; by default metadata.name. Immutable."""
 
     controller: Controller = Controller()
 
@@ -222,8 +221,8 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     node_sets: NodeSetAccess = NodeSetAccess()
 
     config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
-    """What you want on top of Seltzer's configuration, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and
-    so on. A change is tried in a scratch slurmctld first; one that doesn't start isn't rolled out, and the condition
+    """Configuration on top of Seltzer's, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and so on. A
+    change is first tried in a scratch slurmctld. If that doesn't start, the change isn't rolled out, and the condition
     ConfigValid says why."""
 
     pod_template: PodTemplate = PodTemplate()

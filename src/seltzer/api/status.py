@@ -1,4 +1,4 @@
-"""What is told about a SlurmCluster. A field that isn't there isn't known."""
+"""The status of a SlurmCluster. A missing field means unknown."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from .common import Conditions, NodeCounts, Report, Time
 
 
 def _by(key: str) -> Meta:
-    """A list whose items are known by this field."""
+    """A list whose items are identified by this field."""
     return Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]})
 
 
 class JobCounts(Report, frozen=True, kw_only=True):
-    """How many jobs there are."""
+    """The number of jobs."""
 
     running: int = 0
-    """Jobs that run."""
+    """Running jobs."""
 
     pending: int = 0
-    """Jobs that wait."""
+    """Pending jobs."""
 
 
 class Standby(Report, frozen=True, kw_only=True):
-    """A pod that stands by."""
+    """A standby pod."""
 
     pod: str
     """Its name."""
 
     node: str = ""
-    """The Kubernetes node that it is on."""
+    """The Kubernetes node that it runs on."""
 
 
 class ControllerStatus(Report, frozen=True, kw_only=True):
-    """The controller, as its guard tells."""
+    """The state of the controller, as reported by its guard."""
 
     pod: str = ""
-    """The pod that is in charge."""
+    """The active pod."""
 
     node: str = ""
-    """The Kubernetes node that it is on."""
+    """The Kubernetes node that it runs on."""
 
     phase: str = ""
-    """What slurmctld is doing there: starting, running, stopping, crashed, blocked or held."""
+    """The phase of slurmctld: starting, running, stopping, crashed, blocked or held."""
 
     epoch: int = 0
-    """How often the state has changed hands."""
+    """How often the state has been taken over, by another pod or a restarted one."""
 
     restarts: int = 0
-    """How often slurmctld ended by itself in this pod."""
+    """How often slurmctld crashed in this pod."""
 
     failovers: int = 0
     """How often another pod took over."""
@@ -63,111 +63,111 @@ class VolumeStatus(Report, frozen=True, kw_only=True):
     """The volume with slurmctld's state."""
 
     free: int = 0
-    """Bytes that are left."""
+    """Free bytes."""
 
     size: int = 0
-    """Bytes in all."""
+    """Total bytes."""
 
     low: bool = False
-    """Whether so little is left that saves may soon fail."""
+    """Whether there is so little space that saves may soon fail."""
 
     files: int | UnsetType = UNSET
-    """How many more files it takes, where that is what runs short."""
+    """How many more files fit, if files are what runs out."""
 
 
 class Crash(Report, frozen=True, kw_only=True):
-    """An end of slurmctld that nobody asked for."""
+    """An unexpected end of slurmctld."""
 
     time: Time
-    """When."""
+    """When it happened."""
 
     how: str = ""
-    """How it ended, such as by which signal."""
+    """How it ended, such as the signal."""
 
     lines: str = ""
-    """The last that it said."""
+    """Its last lines of output."""
 
     backtrace: str = ""
-    """Where it was, the innermost frame first."""
+    """The backtrace, innermost frame first."""
 
     core: str = ""
-    """Where its core is in the slurmctld container, if there is one."""
+    """The path of the core in the slurmctld container, if there is one."""
 
 
 class RecoveredJobs(Report, frozen=True, kw_only=True):
-    """Jobs that Slurm had acknowledged and not saved, and that had the same fate."""
+    """Jobs that Slurm acknowledged but did not save, with the same outcome."""
 
     jobs: str
     """Their IDs, such as 12-40,51,60_[1-3]."""
 
     outcome: str = ""
     """What became of them: put-back (into the queue), held (in the queue, for a person to decide), kept (script and
-    environment are on the state volume), lost (nothing of them is left), ran or cancelled (nothing to do)."""
+    environment are on the state volume), lost (nothing is left of them), ran or cancelled (nothing to do)."""
 
     why: str = ""
-    """Why, in a sentence: whether they had started, ended or been cancelled."""
+    """The reason, in a sentence: whether they had started, ended or been cancelled."""
 
     count: int = 0
-    """How many they are."""
+    """How many jobs there are."""
 
     users: str = ""
-    """The IDs of the users whose they are, likewise, where that is known."""
+    """The IDs of their users in the same form, if known."""
 
 
 Groups = Annotated[tuple[RecoveredJobs, ...], Meta(max_length=512), _by("jobs")]
 
 
 class Recovery(Report, frozen=True, kw_only=True):
-    """What was found again at one start of slurmctld."""
+    """The jobs recovered at one start of slurmctld."""
 
     time: Time
-    """When."""
+    """When it happened."""
 
     epoch: int = 0
-    """In which epoch."""
+    """The epoch in which it happened."""
 
     groups: Groups = ()
-    """The jobs, those first that a person has to look at."""
+    """The jobs. Those that need a person come first."""
 
     more: int = 0
-    """How many there were beside them; seltzer.recoveries on the state volume names them all."""
+    """How many more jobs there are; seltzer.recoveries on the state volume names all of them."""
 
 
 class Recovered(Report, frozen=True, kw_only=True):
-    """What was found again at the last start that found anything."""
+    """The jobs recovered at the last start that recovered any."""
 
     time: Time
-    """When."""
+    """When it happened."""
 
     epoch: int = 0
-    """In which epoch."""
+    """The epoch in which it happened."""
 
     groups: Groups = ()
-    """The jobs, those first that a person has to look at."""
+    """The jobs. Those that need a person come first."""
 
     more: int = 0
-    """How many there were beside them; seltzer.recoveries on the state volume names them all."""
+    """How many more jobs there are; seltzer.recoveries on the state volume names all of them."""
 
     earlier: Annotated[tuple[Recovery, ...], Meta(max_length=8), _by("time")] = ()
-    """What was found before that, the oldest first."""
+    """Earlier recoveries, the oldest first."""
 
     @property
     def recoveries(self) -> tuple[Recovery, ...]:
-        """All of it, the oldest first."""
+        """All recoveries, the oldest first."""
         return (*self.earlier, Recovery(time=self.time, epoch=self.epoch, groups=self.groups, more=self.more))
 
 
 class SlurmClusterStatus(Report, frozen=True, kw_only=True):
-    """What the cluster is, as last seen."""
+    """The observed state of the cluster."""
 
     observed_generation: int = 0
-    """The metadata.generation that this status is about; older than the object's: not up to date."""
+    """The metadata.generation that this status is based on. If the object's is newer, the status is outdated."""
 
     conditions: Conditions = ()
-    """What is true about the cluster. Ready says whether jobs can be submitted; beside it is one per component."""
+    """The conditions of the cluster. Ready says whether jobs can be submitted; there is one more per component."""
 
     slurm_version: str | UnsetType = UNSET
-    """The version of the slurmctld that is running."""
+    """The version of the running slurmctld."""
 
     nodes: NodeCounts = NodeCounts()
 
@@ -181,10 +181,10 @@ class SlurmClusterStatus(Report, frozen=True, kw_only=True):
     volume: VolumeStatus | UnsetType = UNSET
 
     crash: Crash | UnsetType = UNSET
-    """The last time that slurmctld ended by itself."""
+    """The last crash of slurmctld."""
 
     recovered: Recovered | UnsetType = UNSET
-    """Jobs that a crash made Slurm forget, and what became of them."""
+    """Jobs that Slurm forgot in a crash, and what became of them."""
 
     last_news_time: Time | UnsetType = UNSET
-    """The time of the newest of what the guard has told as news. All up to that has been made Events."""
+    """The time of the guard's newest event. All events up to then have been recorded as Kubernetes Events."""

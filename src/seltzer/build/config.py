@@ -15,6 +15,7 @@ from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
 from . import journal, names, partitions, userconf
+from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
 __all__ = ["RESTART_KEYS", "ConfigRefused", "Rendered", "identity", "render", "restart_keys"]
@@ -65,7 +66,7 @@ def identity(cluster: SlurmCluster) -> list[Pair]:
         ("ClusterName", names.slurm_name(cluster)),
         # The pods of the controller are all called so, and slurmctld starts under no other name.
         ("SlurmctldHost", f"{names.controller(cluster)}({address})"),
-        ("SlurmctldPort", str(names.PORTS["slurmctld"])),
+        ("SlurmctldPort", str(slurmctld.PORT)),
         ("SlurmUser", "slurm"),
         ("AuthType", "auth/slurm"),
         ("AuthAltTypes", "auth/jwt"),
@@ -118,7 +119,7 @@ def _ours() -> list[Pair]:
         ("SlurmctldParameters", "enable_configless"),
         # A node has what its pod may use, not what slurmd sees of the machine.
         ("SlurmdParameters", "config_overrides"),
-        ("SlurmdPort", str(names.PORTS["slurmd"])),
+        ("SlurmdPort", str(slurmd.PORT)),
         ("SlurmdSpoolDir", "/var/spool/slurmd"),
         ("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
         ("SlurmdPidFile", "/run/slurmd.pid"),

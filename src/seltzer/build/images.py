@@ -1,31 +1,48 @@
-"""Which images the pods run where nobody asks for another."""
+"""The images that pods run unless the spec names another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 
 from .names import Manifest
 
+REGISTRY = "seltzer.dev"
+TAG = "dev"
 _PREFIX = "SELTZER_IMAGE_"
+_PULL_POLICY = f"{_PREFIX}PULL_POLICY"
 
 
 @dataclass(frozen=True)
 class Images:
-    """The images that were released with the operator."""
+    """The images that were released with the operator, by component."""
 
-    slurmctld: str = "seltzer.dev/slurmctld:dev"
-    slurmrestd: str = "seltzer.dev/slurmrestd:dev"
-    slurmd: str = "seltzer.dev/slurmd:dev"
-    login: str = "seltzer.dev/login:dev"
+    named: Mapping[str, str] = field(default_factory=dict)
     pull_policy: str = "IfNotPresent"
 
+    def of(self, component: str) -> str:
+        """The image of a component; one that isn't named has its default."""
+        return self.named.get(component, f"{REGISTRY}/{component}:{TAG}")
+
     def to_env(self) -> list[Manifest]:
-        """How the operator's pod is told; `from_env` is the way back."""
-        return [{"name": f"{_PREFIX}{field.upper()}", "value": value} for field, value in asdict(self).items()]
+        """The images as variables of the operator's pod; `from_env` reads them."""
+        images = [{"name": _variable(component), "value": image} for component, image in self.named.items()]
+        return [*images, {"name": _PULL_POLICY, "value": self.pull_policy}]
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Images:
-        """What the operator's pod was told; what it wasn't told has its default."""
-        known = {field.name: environ.get(f"{_PREFIX}{field.name.upper()}") for field in fields(cls)}
-        return cls(**{name: value for name, value in known.items() if value})
+        """The images that the operator's pod was installed with; variables that are unset or empty have defaults."""
+        found = {
+            _component(name): image
+            for name, image in environ.items()
+            if name.startswith(_PREFIX) and name != _PULL_POLICY and image
+        }
+        return cls(found, environ.get(_PULL_POLICY) or cls.pull_policy)
+
+
+def _variable(component: str) -> str:
+    return f"{_PREFIX}{component.upper().replace('-', '_')}"
+
+
+def _component(variable: str) -> str:
+    return variable.removeprefix(_PREFIX).lower().replace("_", "-")

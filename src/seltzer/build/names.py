@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final
 
 from seltzer.api.common import API_VERSION
 from seltzer.api.labels import (
@@ -41,21 +41,11 @@ __all__ = [
 ]
 
 Manifest = dict[str, Any]
-Component = Literal["slurmctld", "slurmrestd", "login", "slurmd", "trial", "config"]
 
 OPERATOR: Final = "seltzer-operator"
 
-PORTS: Final[Mapping[str, int]] = {
-    "guard": 6816,
-    "slurmctld": 6817,
-    "slurmd": 6818,
-    "slurmrestd": 6820,
-    "login": 22,
-    "operator": 8080,
-}
 SLURM_KEY: Final = "slurm.key"
 JWT_KEY: Final = "jwt_hs256.key"
-HOST_KEY: Final = "ssh_host_ed25519_key"
 DIGEST_CHARACTERS: Final = 40
 """How much of a digest fits into a label and is still one of a kind."""
 
@@ -65,29 +55,19 @@ def slurm_name(cluster: SlurmCluster) -> str:
     return cluster.spec.cluster_name or cluster.metadata.name
 
 
+def of_component(cluster: SlurmCluster, component: str) -> str:
+    """All objects of a component that there is one of: Deployment, Service, ServiceAccount, NetworkPolicy and so on."""
+    return f"{cluster.metadata.name}-{component}"
+
+
 def controller(cluster: SlurmCluster) -> str:
     """All objects of slurmctld: Deployment, claim, Service, EndpointSlice, Lease and so on."""
-    return f"{cluster.metadata.name}-slurmctld"
+    return of_component(cluster, "slurmctld")
 
 
 def controller_address(cluster: SlurmCluster) -> str:
     """Where slurmctld is found from any namespace."""
     return f"{controller(cluster)}.{cluster.metadata.namespace}.svc"
-
-
-def rest(cluster: SlurmCluster) -> str:
-    """Deployment, Service, ServiceAccount and ConfigMap of slurmrestd."""
-    return f"{cluster.metadata.name}-slurmrestd"
-
-
-def login(cluster: SlurmCluster) -> str:
-    """Deployment, Service, ServiceAccount, ConfigMap and host key of the login pods."""
-    return f"{cluster.metadata.name}-login"
-
-
-def slurmd(cluster: SlurmCluster) -> str:
-    """The NetworkPolicy of the slurmd pods in the cluster's namespace."""
-    return f"{cluster.metadata.name}-slurmd"
 
 
 def keys(cluster: SlurmCluster) -> str:
@@ -130,7 +110,7 @@ def slurm_set(nodeset: NodeSet) -> str:
     return f"set_{nodeset.metadata.name}"
 
 
-def selector(cluster: SlurmCluster, component: Component) -> dict[str, str]:
+def selector(cluster: SlurmCluster, component: str) -> dict[str, str]:
     """The labels by which the pods of a component are found in a namespace."""
     return {
         COMPONENT: component,
@@ -144,7 +124,7 @@ def nodeset_selector(nodeset: NodeSet, cluster: SlurmCluster) -> dict[str, str]:
     return {**selector(cluster, "slurmd"), NODESET: nodeset.metadata.name}
 
 
-def labels(cluster: SlurmCluster, component: Component) -> dict[str, str]:
+def labels(cluster: SlurmCluster, component: str) -> dict[str, str]:
     """What every object of a cluster is labelled with."""
     return {
         MANAGED_BY: "seltzer",
@@ -158,7 +138,7 @@ def manifest(
     kind: str,
     api_version: str,
     cluster: SlurmCluster,
-    component: Component,
+    component: str,
     name: str,
     *,
     more_labels: Mapping[str, str] | None = None,
@@ -189,10 +169,3 @@ def owners(owner: SlurmCluster | NodeSet) -> list[Manifest]:
             "controller": True,
         }
     ]
-
-
-def oldest_first(nodesets: Sequence[NodeSet]) -> list[NodeSet]:
-    """The order in which NodeSets are considered, whatever order they come in."""
-    return sorted(
-        nodesets, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.namespace, one.metadata.name)
-    )

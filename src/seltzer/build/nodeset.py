@@ -13,10 +13,11 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import names, network, pods, quantity
+from . import clients, names, network, pods, quantity
+from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
-from .names import PORTS, Manifest
+from .names import Manifest
 
 __all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
 
@@ -129,18 +130,18 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
     """Without its size, which isn't known before the user's changes are."""
     return {
         "name": "slurmd",
-        "image": nodeset.spec.image or images.slurmd,
+        "image": nodeset.spec.image or images.of(slurmd.NAME),
         "imagePullPolicy": images.pull_policy,
         "command": [
             *("/bin/bash", "-c", _SCRIPT, "seltzer"),
-            *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *pods.conf_server(cluster)),
+            *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)),
         ],
         "env": [
             pods.from_field("POD_NAME", "metadata.name"),
-            *pods.slurmctld_env(cluster),
-            {"name": "SELTZER_SLURMD_PORT", "value": str(PORTS["slurmd"])},
+            *clients.environment(cluster),
+            {"name": "SELTZER_SLURMD_PORT", "value": str(slurmd.PORT)},
         ],
-        "ports": [{"name": "slurmd", "containerPort": PORTS["slurmd"], "protocol": "TCP"}],
+        "ports": [{"name": "slurmd", "containerPort": slurmd.PORT, "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": "slurmd"}, "periodSeconds": 1},
         "resources": pods.resources(nodeset.spec.resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",

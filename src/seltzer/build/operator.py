@@ -8,8 +8,9 @@ from seltzer.api.common import GROUP
 
 from . import pods
 from .images import Images
-from .names import MANAGED_BY, NAME, OPERATOR, PORTS, Manifest
+from .names import MANAGED_BY, NAME, OPERATOR, Manifest
 
+_PORT: Final = 8080
 _USER: Final = 65532
 _LABELS: Final = {NAME: OPERATOR, "app.kubernetes.io/part-of": "seltzer"}
 _SELECTOR: Final = {NAME: OPERATOR}
@@ -85,7 +86,7 @@ def _binding(role: str, namespace: str) -> Manifest:
 
 
 def _service(namespace: str) -> Manifest:
-    port = {"name": "http", "port": PORTS["operator"], "protocol": "TCP", "targetPort": "http"}
+    port = {"name": "http", "port": _PORT, "protocol": "TCP", "targetPort": "http"}
     return {**_head("Service", "v1", namespace), "spec": {"selector": dict(_SELECTOR), "ports": [port]}}
 
 
@@ -94,7 +95,7 @@ def _network_policy(namespace: str) -> Manifest:
     spec = {
         "podSelector": {"matchLabels": dict(_SELECTOR)},
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": PORTS["operator"]}]}],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": _PORT}]}],
     }
     return {**_head("NetworkPolicy", "networking.k8s.io/v1", namespace), "spec": spec}
 
@@ -128,7 +129,7 @@ def _pod(image: str, images: Images) -> Manifest:
             pods.from_field("SELTZER_IDENTITY", "metadata.name"),
             *images.to_env(),
         ],
-        "ports": [{"name": "http", "containerPort": PORTS["operator"], "protocol": "TCP"}],
+        "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],
         "readinessProbe": probe("/readyz", 1),
         "livenessProbe": {**probe("/healthz", 10), "timeoutSeconds": 5, "failureThreshold": 3},
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},

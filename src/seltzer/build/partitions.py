@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from seltzer.api.nodeset import NodeSet
+from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.slurm.conf import Line, Pair
 
 from . import names
@@ -28,7 +28,7 @@ class _Partition:
 
 def sets(nodesets: Sequence[NodeSet]) -> list[Line]:
     """`NodeSet=set_cpu Feature=set_cpu` for each: whoever carries the feature is in it."""
-    known = dict.fromkeys(names.slurm_set(nodeset) for nodeset in names.oldest_first(nodesets))
+    known = dict.fromkeys(names.slurm_set(nodeset) for nodeset in oldest_first(nodesets))
     return [Line((("NodeSet", name), ("Feature", name))) for name in known]
 
 
@@ -38,7 +38,7 @@ def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
     NodeSets with the same partition share its line, where the oldest has the first word. One partition is the default.
     """
     partitions: dict[str, _Partition] = {}
-    for nodeset in names.oldest_first(nodesets):
+    for nodeset in oldest_first(nodesets):
         if nodeset.spec.partition.enabled:
             partition = partitions.setdefault(_name(nodeset), _Partition())
             if names.slurm_set(nodeset) not in partition.sets:

@@ -11,30 +11,15 @@ from seltzer.api.slurmcluster import SlurmCluster
 
 from . import names
 from .merge import TemplateRefused, merge
-from .names import Component, Manifest
+from .names import Manifest
 
 SLURM_USER: Final = 401
-REST_USER: Final = 402
 NO_ROOT: Final[Manifest] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
 SECCOMP: Final[Manifest] = {"seccompProfile": {"type": "RuntimeDefault"}}
-
-# A daemon that can't fetch its configuration ends, and Kubernetes starts it again ever later; so it starts when there
-# is somebody to ask. A connection to a dead address would hang for minutes. As the first process of a container a
-# shell ignores SIGTERM unless it says what to do.
-_WAIT: Final = (
-    "trap 'exit 0' TERM; "
-    "until timeout 2 bash -c 'exec 3<>\"/dev/tcp/$SELTZER_HOST/$SELTZER_PORT\"' 2>/dev/null; do sleep 0.2; done; "
-    'exec "$@"'
-)
-
-
-def after_slurmctld(*command: str) -> list[str]:
-    """A command that begins when slurmctld can be reached; it needs `slurmctld_env`."""
-    return ["/bin/bash", "-c", _WAIT, "wait-for-slurmctld", *command]
 
 
 def ended_by_interrupt() -> Manifest:
@@ -44,19 +29,6 @@ def ended_by_interrupt() -> Manifest:
     long as it waits for anybody.
     """
     return {"preStop": {"exec": {"command": ["/bin/sh", "-c", "kill -INT 1"]}}}
-
-
-def slurmctld_env(cluster: SlurmCluster) -> list[Manifest]:
-    """Where slurmctld is, for `after_slurmctld`."""
-    return [
-        {"name": "SELTZER_HOST", "value": names.controller_address(cluster)},
-        {"name": "SELTZER_PORT", "value": str(names.PORTS["slurmctld"])},
-    ]
-
-
-def conf_server(cluster: SlurmCluster) -> list[str]:
-    """The option with which Slurm's daemons fetch their configuration."""
-    return ["--conf-server", f"{names.controller_address(cluster)}:{names.PORTS['slurmctld']}"]
 
 
 def from_field(name: str, path: str) -> Manifest:
@@ -132,13 +104,13 @@ def customised(
     return {"metadata": {part: said for part, said in metadata.items() if said}, "spec": spec}
 
 
-def service_account(cluster: SlurmCluster, component: Component, name: str) -> Manifest:
+def service_account(cluster: SlurmCluster, component: str, name: str) -> Manifest:
     """An account of its own for each component; only who needs a token mounts one."""
     head = names.manifest("ServiceAccount", "v1", cluster, component, name)
     return {**head, "automountServiceAccountToken": False}
 
 
-def deployment(cluster: SlurmCluster, component: Component, name: str, replicas: int, pod: Manifest) -> Manifest:
+def deployment(cluster: SlurmCluster, component: str, name: str, replicas: int, pod: Manifest) -> Manifest:
     """A Deployment that finds its pods by labels that no template can change."""
     spec = {
         "replicas": replicas,

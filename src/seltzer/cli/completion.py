@@ -1,4 +1,4 @@
-"""`seltzer completion`: what a shell needs to complete our words."""
+"""`seltzer completion`: shell completion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seltzer.cli import main
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the completion script for a shell, for example: `source <(seltzer completion bash)`
 
-    `seltzer --install-completion` puts it where your shell looks by itself.
+    `seltzer --install-completion` installs it where your shell finds it.
 
     Parameters
     ----------

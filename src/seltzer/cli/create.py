@@ -1,4 +1,4 @@
-"""`seltzer create`: a first cluster, or the manifest of one to begin with."""
+"""`seltzer create`: a first cluster, or its manifest as a starting point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
 from seltzer.view.tree import condition
 
-# As the CRDs have it: said here too, since --print asks no API server.
+# The same rule as in the CRDs: --print works without an API server.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _TAKEN = ("all", "default")
 
@@ -69,7 +69,7 @@ def create(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Make a Slurm cluster with one NodeSet. What is there already stays as it is.
+    """Make a Slurm cluster with one NodeSet. Existing objects stay as they are.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def create(
 
 
 def starter(name: str, nodes: int, nodeset: str) -> str:
-    """The manifest, for names and numbers that the API server will take."""
+    """The manifest. Raises SeltzerError for names and numbers that the API server would refuse."""
     for what, word in (("a cluster", name), ("a NodeSet", nodeset)):
         if not _NAME.fullmatch(word):
             raise SeltzerError(

@@ -1,4 +1,4 @@
-"""`seltzer debug`: slurmctld held down, with what it takes to find out why it crashed."""
+"""`seltzer debug`: hold slurmctld down and find out why it crashed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import Crash
-from seltzer.cli import controller, kube, kubectl, show
-from seltzer.cli.controller import ControllerFacts
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Timeout
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.progress import Progress
+from seltzer.view.controller import ControllerFacts
+from seltzer.view.times import age
 
 _STATE = "/run/slurmctld-state"
 _CORES = "/run/cores"
@@ -40,27 +41,27 @@ def debug(
     place = kube.locate(namespace, context)
     cluster, seen = kube.talk(place, lambda client: _turn(client, place, name, not release, timeout))
     if release:
-        print(f"{name} goes on: slurmctld runs in {seen.where(seen.told.holder)}")
+        print(f"{name} goes on: slurmctld runs in {seen.where(seen.report.holder)}")
         return
-    for line in told(cluster, seen, datetime.now(UTC)):
+    for line in summary(cluster, seen, datetime.now(UTC)):
         print(line)
     if not no_shell and sys.stdin.isatty() and sys.stdout.isatty():
-        kubectl.enter(place, f"pod/{seen.told.holder}", "slurmctld", ["bash"])
+        kubectl.enter(place, f"pod/{seen.report.holder}", "slurmctld", ["bash"])
 
 
 async def _turn(
     client: Client, place: Place, name: str, hold: bool, timeout: float
 ) -> tuple[SlurmCluster, ControllerFacts]:
-    """Hold it or let it go, and wait until that is so."""
+    """Holds or releases it, and waits until that has happened."""
     cluster = await kube.cluster(client, place, name)
     patch = {"spec": {"controller": {"hold": hold}}}
     if cluster.spec.controller.hold != hold:
         cluster = await client.patch(kinds.CLUSTERS, name, place.namespace, patch=patch)
-    seen = await controller.look(client, place.namespace, name)
+    seen = await gather.controller(client, place.namespace, name)
 
     async def turned() -> str:
         nonlocal seen
-        seen = await controller.look(client, place.namespace, name)
+        seen = await gather.controller(client, place.namespace, name)
         return awaited(seen, hold)
 
     what = f"{'hold' if hold else 'release'} slurmctld of {name}"
@@ -71,24 +72,26 @@ async def _turn(
 
 
 def awaited(seen: ControllerFacts, hold: bool) -> str:
-    """What is still to come; empty when slurmctld is held, or runs."""
-    told = seen.told
-    if told.hold != hold:
+    """What it still waits for; empty when slurmctld is held, or runs."""
+    report = seen.report
+    if report.hold != hold:
         return "the operator hasn't passed it on to the guard yet; see 'seltzer version' if it stays so"
-    if not told.holder:
+    if not report.holder:
         return "nobody is the controller right now; waiting for a pod"
-    if told.phase == ("held" if hold else "running"):
+    if report.phase == ("held" if hold else "running"):
         return ""
-    return f"{seen.where(told.holder)} is {told.phase or 'silent'}" + (f": {told.message}" if told.message else "")
+    return f"{seen.where(report.holder)} is {report.phase or 'silent'}" + (
+        f": {report.message}" if report.message else ""
+    )
 
 
-def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
-    """Where everything is, for who has just got a shell."""
-    name, crash = cluster.metadata.name, seen.told.crash or cluster.status.crash or None
+def summary(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
+    """Where to find cores, logs and state, for a person with a new shell."""
+    name, crash = cluster.metadata.name, seen.report.crash or cluster.status.crash or None
     core = crash.core if crash and crash.core else ""
     binary = f"gdb slurmctld {core}" if core else "gdb --args slurmctld -D -f /etc/slurm/slurm.conf"
     rows = [
-        ("held", f"slurmctld is down in {seen.where(seen.told.holder)}; jobs that run go on, nobody can submit"),
+        ("held", f"slurmctld is down in {seen.where(seen.report.holder)}; jobs that run go on, nobody can submit"),
         *(_crash(crash, now) if crash else [("crash", "none is known")]),
         ("core", core or f"none; they would be in {_CORES}"),
         ("gdb", binary),
@@ -100,7 +103,7 @@ def told(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[st
 
 
 def _crash(crash: Crash, now: datetime) -> list[tuple[str, str]]:
-    rows = [("crash", f"{show.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}")]
+    rows = [("crash", f"{age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}")]
     rows += [("said" if not at else "", line) for at, line in enumerate(crash.lines.splitlines()[-5:])]
     rows += [("in" if not at else "", line) for at, line in enumerate(crash.backtrace.splitlines()[:10])]
     return rows

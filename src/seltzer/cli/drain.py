@@ -13,8 +13,7 @@ from cyclopts import Parameter
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.build.names import CLUSTER, CLUSTER_NAMESPACE, COMPONENT
-from seltzer.cli import facts, kube, kubectl
-from seltzer.cli.facts import Facts
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace
 from seltzer.errors import SeltzerError
@@ -24,23 +23,26 @@ from seltzer.kube.events import Recorder
 from seltzer.plan import pod_state, slurm_state
 from seltzer.slurm import hostlist
 from seltzer.slurm.models import Node
+from seltzer.view import facts
+from seltzer.view.facts import Facts
+from seltzer.view.nodes import is_shut
+from seltzer.view.text import natural, suggestion
 
 OPERATORS = "seltzer:"
-"""How the reasons begin of drains that the operator made, and undoes; a person's it never undoes."""
+"""The prefix of the operator's own reasons. It never undoes a drain with another reason."""
 
 _NOTHING_TO_RESUME = "Invalid node state transition"
 _NEITHER = "{} is neither drained nor down"
-_SHUT = frozenset({"DOWN", "DRAIN", "ERROR", "FAIL"})
 
 Nodes = Annotated[str, Parameter(help="The node, a hostlist such as cpu-[0-3], or a NodeSet for all of its nodes.")]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a person named: these nodes, or all of a NodeSet."""
+    """The nodes of a command: some by name, or all of a NodeSet."""
 
     place: Place
-    """Where their cluster is."""
+    """The place of their cluster."""
     facts: Facts
     names: Sequence[str]
     nodeset: str = ""
@@ -93,17 +95,17 @@ def resume(
         raise
     print(f"{hostlist.fold(shut)} of {target.facts.cluster.metadata.name} takes jobs again")
     if words := " ".join((reason or "").split()):
-        # Slurm has no reason for a node that takes jobs.
+        # Slurm keeps no reason for a node that is in service.
         kube.talk(target.place, lambda client: _tell(client, target, f"{hostlist.fold(shut)} resumed: {sign(words)}"))
 
 
 async def _tell(client: Client, target: Target, message: str) -> None:
     recorder = Recorder(client, "seltzer")
-    await recorder.tell(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
+    await recorder.record(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
 
 
 def checked_reason(reason: str | None) -> str:
-    """One line that can't be taken for the operator's."""
+    """The reason on one line. Raises SeltzerError if it could be taken for the operator's."""
     words = " ".join((reason if reason is not None else f"seltzer drain by {_user()}").split())
     if not words:
         raise SeltzerError("Slurm wants a reason for a drain; leave --reason out, or put some words into it")
@@ -113,7 +115,7 @@ def checked_reason(reason: str | None) -> str:
 
 
 def sign(words: str) -> str:
-    """A reason that tells whose it is: to Slurm, all that we do is done by its own user."""
+    """The reason with its author: for Slurm, its own user runs all our commands."""
     return words if words == checked_reason(None) else facts.signed(words, _user())
 
 
@@ -130,7 +132,7 @@ def _say(lines: Iterable[str]) -> None:
 
 
 def update(place: Place, known: Facts, names: Sequence[str], changes: Sequence[str]) -> None:
-    """Change these nodes in Slurm, all in one call. `place` is where their cluster is."""
+    """Changes these nodes in Slurm with one call. `place` is that of their cluster."""
     command = ("scontrol", "update", f"NodeName={hostlist.fold(names)}", *changes)
     kubectl.output(place, known.slurmctld, "slurmctld", command)
 
@@ -139,9 +141,9 @@ def update(place: Place, known: Facts, names: Sequence[str], changes: Sequence[s
 
 
 async def find(client: Client, place: Place, word: str) -> Target:
-    """The nodes of that name, or else the NodeSet, with all that is known of their cluster."""
+    """The nodes of that name, or else the NodeSet, with the facts of their cluster."""
     wanted = hostlist.expand(word)
-    nodesets = await kube.every(client, kinds.NODESETS, place.namespace)  # tells if there is no Seltzer here
+    nodesets = await kube.every(client, kinds.NODESETS, place.namespace)  # fails if Seltzer isn't installed
     pods = await slurmds(client, place)
     named = next((each for each in nodesets if each.metadata.name == word), None)
     if named and word not in {pod.metadata.name for pod in pods}:
@@ -150,7 +152,7 @@ async def find(client: Client, place: Place, word: str) -> Target:
         named = None
         cluster, home = cluster_of(wanted, pods, place.namespace, [each.metadata.name for each in nodesets])
     there = Place(place.config, home, place.flags)
-    known = await facts.look(client, there, cluster, happened=False)
+    known = await gather.facts(client, there, cluster, happened=False)
     if known.slurm is None:
         raise SeltzerError(known.silence)
     if named is None:
@@ -167,7 +169,7 @@ def _cluster(nodeset: NodeSet) -> tuple[str, str]:
 
 
 async def slurmds(client: Client, place: Place) -> list[Pod]:
-    """All slurmd pods of the namespace, of whichever cluster."""
+    """All slurmd pods of the namespace, of any cluster."""
     params = {"labelSelector": f"{CLUSTER},{COMPONENT}=slurmd"}
     return (await client.list_all(kinds.PODS, place.namespace, params=params)).items
 
@@ -180,10 +182,10 @@ def cluster_of(
     unknown = [name for name in wanted if name not in labels]
     if unknown:
         also = list(nodesets) if len(wanted) == 1 else []
-        known = [*also, *sorted(labels, key=facts.natural)]
+        known = [*also, *sorted(labels, key=natural)]
         raise SeltzerError(
             f"there is no node {unknown[0]!r} in namespace {namespace!r}{', nor a NodeSet' if also else ''}; "
-            f"{kube.meant(unknown[0], known) if known else 'no NodeSet has any there'}"
+            f"{suggestion(unknown[0], known) if known else 'no NodeSet has any there'}"
         )
     homes = {(labels[name][CLUSTER], labels[name].get(CLUSTER_NAMESPACE, namespace)) for name in wanted}
     if len(homes) != 1:
@@ -194,7 +196,7 @@ def cluster_of(
 def drainable(target: Target) -> tuple[list[str], list[str]]:
     """Which of the nodes to drain, and what to say about the others.
 
-    Who names a node means it. Who names a NodeSet doesn't mean to replace what others said about some of its nodes.
+    A node that is named is always drained. A NodeSet's drain keeps the reasons that others gave for single nodes.
     """
     known, notes = _known(target)
     others = [each for each in known if target.nodeset and slurm_state.drained_by_others(each)]
@@ -205,7 +207,7 @@ def drainable(target: Target) -> tuple[list[str], list[str]]:
 
 
 def resumable(target: Target) -> tuple[list[str], list[str]]:
-    """Which of the nodes are drained or down, and what to say about the others. Raises where none is."""
+    """Which of the nodes are drained or down, and what to say about the others. Raises SeltzerError if none is."""
     known, notes = _known(target)
     shut = [each.name for each in known if is_shut(each)]
     fine = [each.name for each in known if not is_shut(each)]
@@ -217,13 +219,8 @@ def resumable(target: Target) -> tuple[list[str], list[str]]:
     return shut, notes
 
 
-def is_shut(node: Node) -> bool:
-    """There is something to resume."""
-    return bool(_SHUT & set(node.state))
-
-
 def _known(target: Target) -> tuple[list[Node], list[str]]:
-    """Slurm's records of the nodes. One that was named and has none is an error, one of a NodeSet only a note."""
+    """Slurm's records of the nodes. A missing record is an error for a named node, and a note for one of a NodeSet."""
     unknown = [name for name in target.names if target.facts.node(name) is None]
     if unknown and not target.nodeset:
         raise SeltzerError(f"Slurm doesn't know {unknown[0]}{_missing(target.facts, unknown[0])}")
@@ -238,7 +235,7 @@ def _missing(known: Facts, name: str) -> str:
 
 
 def warnings(known: Facts, names: Iterable[str]) -> list[str]:
-    """Which of the nodes Seltzer will drain again at once, since what it drained them for is still so."""
+    """Notes about nodes that Seltzer will drain again at once, since the cause of their drain persists."""
     again: dict[str, list[str]] = {}
     for name in names:
         node, pod, ailment = known.node(name), known.pod(name), known.ailment(name)

@@ -1,4 +1,4 @@
-"""`seltzer explain`: why a job waits or a node takes none, in a paragraph that joins what Slurm and Kubernetes know."""
+"""`seltzer explain`: why a job is pending, or why a node accepts no jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import drain, facts, kube, show
-from seltzer.cli.facts import Facts
+from seltzer.cli import drain, gather, kube, show
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag
 from seltzer.errors import SeltzerError
@@ -18,6 +17,7 @@ from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.slurm import hostlist
 from seltzer.view.explain import job, node
+from seltzer.view.facts import Facts
 
 _JOB = re.compile(r"[0-9]+([_+].*)?")
 
@@ -39,25 +39,29 @@ def explain(
     if not is_job and hostlist.expand(what) != [what]:
         raise SeltzerError(f"{what!r} isn't one job or node; name one at a time, or see 'seltzer nodes'")
     known = kube.talk(place, lambda client: _look(client, place, what, cluster, is_job=is_job))
-    told = job.explain(known, what) if is_job else node.explain(known, what)
+    explained = job.explain(known, what) if is_job else node.explain(known, what)
     if output is not Output.text:
-        show.data({"cluster": known.cluster.metadata.name, "unknown": list(known.gaps), **told.data()}, output)
+        show.data({"cluster": known.cluster.metadata.name, "unknown": list(known.gaps), **explained.data()}, output)
         return
-    # Not by the console: it would break names of nodes at their hyphens.
-    print(textwrap.fill(" ".join(told.sentences), show.console().width, break_long_words=False, break_on_hyphens=False))
+    # Not with the console, which breaks names of nodes at their hyphens.
+    print(
+        textwrap.fill(
+            " ".join(explained.sentences), show.console().width, break_long_words=False, break_on_hyphens=False
+        )
+    )
 
 
 async def _look(client: Client, place: Place, what: str, name: str | None, *, is_job: bool) -> Facts:
     if name is not None:
-        return await facts.look(client, place, name, ended=is_job, happened=False)
+        return await gather.facts(client, place, name, ended=is_job, happened=False)
     if is_job:
         clusters = await kube.every(client, kinds.CLUSTERS, place.namespace)
-        return await facts.look(client, place, the_one(clusters, place.namespace), ended=True, happened=False)
+        return await gather.facts(client, place, the_one(clusters, place.namespace), ended=True, happened=False)
     return await _of_node(client, place, what)
 
 
 def the_one(clusters: list[SlurmCluster], namespace: str) -> str:
-    """The only cluster there is; raises where there are others."""
+    """The only cluster of the namespace. Raises SeltzerError if there are several, or none."""
     names = [each.metadata.name for each in clusters]
     if not names:
         raise SeltzerError(
@@ -73,7 +77,7 @@ def the_one(clusters: list[SlurmCluster], namespace: str) -> str:
 
 
 async def _of_node(client: Client, place: Place, what: str) -> Facts:
-    """The cluster of a node: its pod names it; a node that has none must be a record of the only cluster here."""
+    """The facts of a node's cluster, found by its pod. A node without a pod has to be of the only cluster here."""
     nodesets = await kube.every(client, kinds.NODESETS, place.namespace)
     pods = await drain.slurmds(client, place)
     sets = [each.metadata.name for each in nodesets]
@@ -85,8 +89,8 @@ async def _of_node(client: Client, place: Place, what: str) -> Facts:
         clusters = await kube.every(client, kinds.CLUSTERS, place.namespace)
         if len(clusters) != 1:
             raise
-        known = await facts.look(client, place, clusters[0].metadata.name, happened=False)
+        known = await gather.facts(client, place, clusters[0].metadata.name, happened=False)
         if known.slurm is not None and what not in known.names:
             raise
         return known
-    return await facts.look(client, Place(place.config, home, place.flags), cluster, happened=False)
+    return await gather.facts(client, Place(place.config, home, place.flags), cluster, happened=False)

@@ -1,4 +1,4 @@
-"""`seltzer failover`: move slurmctld to another pod, on purpose and cleanly."""
+"""`seltzer failover`: move slurmctld to another pod."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import controller, kube, show
-from seltzer.cli.controller import ControllerFacts
+from seltzer.cli import gather, kube, show
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag, Timeout
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.plan import pod_state
 from seltzer.progress import Progress
+from seltzer.view.controller import ControllerFacts
 
 _POLL = 0.1
 
@@ -38,7 +38,7 @@ def failover(
 
     async def move(client: Client) -> tuple[ControllerFacts, ControllerFacts, float]:
         cluster = await kube.cluster(client, place, name)
-        before = await controller.look(client, place.namespace, name)
+        before = await gather.controller(client, place.namespace, name)
         if why := obstacle(cluster, before):
             raise SeltzerError(why)
         if cluster.spec.controller.standby and not standbys(before):
@@ -51,16 +51,16 @@ def failover(
 
         async def moved() -> str:
             nonlocal after
-            after = await controller.look(client, place.namespace, name)
-            return awaited(before.told.holder, after)
+            after = await gather.controller(client, place.namespace, name)
+            return awaited(before.report.holder, after)
 
         advice = f"{name} hasn't failed over (see 'seltzer status {name}' and 'seltzer logs {name}')"
-        with Progress() as progress, progress.step(f"move slurmctld from {before.where(before.told.holder)}"):
+        with Progress() as progress, progress.step(f"move slurmctld from {before.where(before.report.holder)}"):
             await kube.until(moved, timeout, progress.note, advice, poll=_POLL)
         return before, after, time.monotonic() - started
 
     before, after, took = kube.talk(place, move)
-    old, new = before.told.holder, after.told.holder
+    old, new = before.report.holder, after.report.holder
     if output is Output.text:
         print(f"{name}: {before.where(old)} -> {after.where(new)} in {took:.1f} s")
         return
@@ -69,34 +69,37 @@ def failover(
 
 
 def obstacle(cluster: SlurmCluster, seen: ControllerFacts) -> str:
-    """Why it can't be moved now, and what to do; empty where it can."""
-    name, told, pod = cluster.metadata.name, seen.told, seen.active
+    """Why it can't be moved now, and what to do; empty if it can."""
+    name, report, pod = cluster.metadata.name, seen.report, seen.active
     if cluster.metadata.deletion_timestamp:
         return f"{name} is being deleted; see 'seltzer status {name}'"
-    if cluster.spec.controller.hold or told.phase == "held":
+    if cluster.spec.controller.hold or report.phase == "held":
         return f"{name} is held for debugging; release it first with 'seltzer debug {name} --release'"
-    if not told.holder:
+    if not report.holder:
         return f"nobody is the controller of {name} right now; see 'seltzer status {name}'"
-    if pod is None or pod_state.deleting(pod) or told.phase == "stopping":
-        return f"{name} is already failing over from {told.holder}; watch it with 'seltzer events {name} -f'"
-    if told.phase == "starting":
-        return f"slurmctld of {name} is just starting on {told.holder}; wait until 'seltzer status {name}' has it ready"
+    if pod is None or pod_state.deleting(pod) or report.phase == "stopping":
+        return f"{name} is already failing over from {report.holder}; watch it with 'seltzer events {name} -f'"
+    if report.phase == "starting":
+        return (
+            f"slurmctld of {name} is just starting on {report.holder}; wait until 'seltzer status {name}' has it ready"
+        )
     return ""
 
 
 def standbys(seen: ControllerFacts) -> list[str]:
-    return [name for name, pod in seen.pods.items() if name != seen.told.holder and pod_state.ready(pod)]
+    """The pods that are ready to take over."""
+    return [name for name, pod in seen.pods.items() if name != seen.report.holder and pod_state.ready(pod)]
 
 
 def awaited(old: str, seen: ControllerFacts) -> str:
-    """What is still to come; empty when another one runs slurmctld."""
-    told = seen.told
-    if told.holder == old:
+    """What it still waits for; empty when another pod runs slurmctld."""
+    report = seen.report
+    if report.holder == old:
         return f"{old} writes its state and ends"
-    if not told.holder:
+    if not report.holder:
         coming = [name for name, pod in seen.pods.items() if not pod_state.deleting(pod)]
         found = pod_state.first_trouble(pod for pod in seen.pods.values())
         return found.message if found else f"waiting for {', '.join(sorted(coming)) or 'a new pod'}"
-    if told.phase != "running":
-        return f"{seen.where(told.holder)} is {told.phase}" + (f": {told.message}" if told.message else "")
+    if report.phase != "running":
+        return f"{seen.where(report.holder)} is {report.phase}" + (f": {report.message}" if report.message else "")
     return ""

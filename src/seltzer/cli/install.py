@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -12,7 +12,9 @@ from cyclopts import Parameter
 from seltzer.api import crd
 from seltzer.api.core import Pod
 from seltzer.build import operator
-from seltzer.build.images import Images
+from seltzer.build.components import slurmctld
+from seltzer.build.components.table import COMPONENTS, released
+from seltzer.build.images import REGISTRY, TAG, Images
 from seltzer.build.names import OPERATOR
 from seltzer.cli import kube, show
 from seltzer.cli.kube import Place
@@ -27,31 +29,38 @@ from seltzer.kube.resource import Resource
 from seltzer.progress import Progress
 
 GONE_DEADLINE = 120.0
-REGISTRY = "seltzer.dev"
-TAG = "dev"
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print the manifests as YAML and change nothing.")]
-Image = Annotated[str | None, Parameter(help="The operator's image, where it is another than the others'.")]
-Registry = Annotated[str, Parameter(help="Where the images are, such as registry.example/seltzer.")]
-Tag = Annotated[str, Parameter(help="The images' tag.")]
+Image = Annotated[str | None, Parameter(help="The operator's image, where it is not REGISTRY/operator:TAG.")]
+Registry = Annotated[
+    str | None,
+    Parameter(help=f"Where all images are, such as registry.example/seltzer. Default: as installed, or {REGISTRY}."),
+]
+Tag = Annotated[str | None, Parameter(help=f"The tag of all images. Default: as installed, or {TAG}.")]
 
 
 def install(
     *,
     only_print: Print = False,
     namespace: SystemNamespace = SYSTEM_NAMESPACE,
-    registry: Registry = REGISTRY,
-    tag: Tag = TAG,
+    registry: Registry = None,
+    tag: Tag = None,
     image: Image = None,
     timeout: Timeout = 180.0,
     context: Context = None,
 ) -> None:
-    """Install Seltzer on Kubernetes: its kinds, its rights and its operator. Run it again as often as you like."""
-    release = _release(registry, tag, image)
+    """Install Seltzer on Kubernetes: its kinds, its rights and its operator. Run it again as often as you like.
+
+    Where Seltzer is installed already, this works as 'seltzer upgrade': the installed images stay unless you name
+    others with --registry, --tag or --image. --print doesn't look at what is installed.
+    """
     if only_print:
+        release = _release(None, registry, tag, image)
         print(show.manifests([*crd.manifests(), *_operator(namespace, release)]), end="")
         return
-    _bring(kube.locate(namespace, context), release, timeout)
+    place = kube.locate(namespace, context)
+    installed = kube.talk(place, lambda client: _installed(client, namespace))
+    _bring(place, _release(installed, registry, tag, image), timeout)
     print("Seltzer is installed; 'seltzer create NAME' makes a Slurm cluster")
 
 
@@ -60,18 +69,27 @@ def upgrade(
     only_print: Print = False,
     dry_run: Annotated[bool, Parameter(negative="", help="Say what would change, and change nothing.")] = False,
     namespace: SystemNamespace = SYSTEM_NAMESPACE,
-    registry: Registry = REGISTRY,
-    tag: Tag = TAG,
+    registry: Registry = None,
+    tag: Tag = None,
     image: Image = None,
     timeout: Timeout = 180.0,
     context: Context = None,
 ) -> None:
-    """Bring the installed Seltzer to the version of this command, and say what changes. Clusters keep running."""
-    if only_print:
-        install(only_print=True, namespace=namespace, registry=registry, tag=tag, image=image)
-        return
-    release = _release(registry, tag, image)
+    """Bring the installed Seltzer to the version of this command, and say what changes. Clusters keep running.
+
+    The installed images stay unless you name others: --tag alone keeps the registry, --registry alone keeps the tag. An
+    operator's image that was installed with --image stays only if neither is given.
+    """
     place = kube.locate(namespace, context)
+    installed = kube.talk(place, lambda client: _installed(client, namespace))
+    if installed is None:
+        raise SeltzerError(
+            f"there is no Seltzer in namespace {namespace!r}; run 'seltzer install', or say with -n where it is"
+        )
+    release = _release(installed, registry, tag, image)
+    if only_print:
+        print(show.manifests([*crd.manifests(), *_operator(namespace, release)]), end="")
+        return
     changes = kube.talk(place, lambda client: _changes(client, namespace, release))
     for change in changes:
         if change.is_new or change.fields:
@@ -106,7 +124,7 @@ def uninstall(
         print(f"these go on running, with nobody to look after them: {', '.join(clusters)}", file=sys.stderr)
     if not yes and not _agreed(f"Remove the operator from namespace {namespace}{' and all CRDs' * with_crds}?"):
         raise SeltzerError("nothing was removed; answer y, or use --yes")
-    manifests = [*(crd.manifests() if with_crds else []), *_operator(namespace, _release(REGISTRY, TAG, None))]
+    manifests = [*(crd.manifests() if with_crds else []), *_operator(namespace, _release(None, None, None, None))]
     removed = kube.talk(place, lambda client: _remove(client, manifests, clusters, namespace))
     print(f"removed: {', '.join(removed)}" if removed else "there was nothing to remove")
 
@@ -119,10 +137,45 @@ class Release:
     images: Images
 
 
-def _release(registry: str, tag: str, image: str | None) -> Release:
+def _release(installed: Release | None, registry: str | None, tag: str | None, image: str | None) -> Release:
+    """The images to run: the installed ones, or those that were asked for."""
+    if installed is None:
+        found = _named(registry or REGISTRY, tag or TAG)
+    elif registry or tag:
+        registry_now, tag_now = _place_of(installed.images.of(slurmctld.NAME))
+        found = _named(registry or registry_now, tag or tag_now)
+    else:
+        found = installed
+    return replace(found, operator=image) if image else found
+
+
+def _named(registry: str, tag: str) -> Release:
+    """All images of one registry and one tag."""
+    if not tag:
+        raise SeltzerError("the installed images are named by their digests; say with --tag which ones to run")
     registry = registry.rstrip("/")
-    parts = {name: f"{registry}/{name}:{tag}" for name in ("slurmctld", "slurmrestd", "slurmd", "login")}
-    return Release(image or f"{registry}/operator:{tag}", Images(**parts))
+    return Release(f"{registry}/operator:{tag}", released(registry, tag))
+
+
+def _place_of(image: str) -> tuple[str, str]:
+    """The registry and the tag of an image; no tag if it is named by its digest."""
+    registry, _, name = image.rpartition("/")
+    return registry, "" if "@" in name else name.partition(":")[2]
+
+
+async def _installed(client: Client, namespace: str) -> Release | None:
+    """The images that the installed operator runs with; None if there is no operator."""
+    head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": OPERATOR, "namespace": namespace}}
+    found = await Objects(client).get(head)
+    if found is None:
+        return None
+    container = next(each for each in found["spec"]["template"]["spec"]["containers"] if each["name"] == "operator")
+    images = Images.from_env({each["name"]: each.get("value", "") for each in container.get("env", ())})
+    if not {component.name for component in COMPONENTS} <= images.named.keys():
+        # An older operator doesn't know all images of this version: the others come from where it has its own.
+        others = _named(*_place_of(images.of(slurmctld.NAME))).images
+        images = replace(images, named={**others.named, **images.named})
+    return Release(container["image"], images)
 
 
 def _operator(namespace: str, release: Release) -> list[dict[str, Any]]:
@@ -148,12 +201,6 @@ def _bring(place: Place, release: Release, timeout: float) -> None:
 
 
 async def _changes(client: Client, namespace: str, release: Release) -> list[Change]:
-    try:
-        await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
-    except NotFound:
-        raise SeltzerError(
-            f"there is no Seltzer in namespace {namespace!r}; run 'seltzer install', or say with -n where it is"
-        ) from None
     objects = Objects(client)
     # As whoever applies them then: only its own fields does an apply take away.
     kinds = [await objects.apply(each, dry_run=True, manager=MANAGER) for each in crd.manifests()]

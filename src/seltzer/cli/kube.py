@@ -1,12 +1,11 @@
-"""How the verbs reach Kubernetes and find what they are asked about."""
+"""Access to Kubernetes for the verbs."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -14,16 +13,17 @@ from typing import Protocol, TypeVar
 from seltzer.api.core import ObjectMeta, View
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.cli import sandbox
 from seltzer.errors import SeltzerError
 from seltzer.kube import config, kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized, Unavailable
 from seltzer.kube.resource import HasMeta, Resource
+from seltzer.view.text import suggestion
 
 T = TypeVar("T")
 H = TypeVar("H", bound=HasMeta)
 
-SANDBOX = "default"
 POLL = 0.5
 _GREETING = 3.0
 
@@ -60,7 +60,7 @@ class _DeploymentStatus(View, frozen=True, kw_only=True):
 
 
 class Deployment(View, frozen=True, kw_only=True):
-    """A Deployment: what it runs, and how many of its pods work."""
+    """A Deployment: its images, and how many of its pods are available."""
 
     metadata: ObjectMeta
     spec: _DeploymentSpec = _DeploymentSpec()
@@ -72,7 +72,7 @@ DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deplo
 
 @dataclass(frozen=True)
 class Place:
-    """Where a verb works: an API server, a namespace, and the flags that lead kubectl to the same."""
+    """An API server, a namespace, and the flags that lead kubectl there."""
 
     config: config.Config
     namespace: str
@@ -84,17 +84,18 @@ class Place:
 
 
 def locate(namespace: str | None = None, context: str | None = None, env: Mapping[str, str] = os.environ) -> Place:
-    """As kubectl would find it; where nothing is configured, the sandbox if one is up, which is then said."""
+    """The place that kubectl would use. Without any configuration it is a running sandbox, with a note on stderr."""
     flags = ("--context", context) if context else ()
     try:
         found = config.load(context, env)
     except ConfigError:
-        kubeconfig = None if env.get("KUBECONFIG") or _usual(env).exists() else _sandbox()
-        if kubeconfig is None:
+        fallback = None if env.get("KUBECONFIG") or _usual(env).exists() else sandbox.running()
+        if fallback is None:
             raise
-        print(f"using the sandbox {SANDBOX!r}", file=sys.stderr)
-        found = config.load(context, {"KUBECONFIG": str(kubeconfig)})
-        flags = ("--kubeconfig", str(kubeconfig), *flags)
+        print(f"using the sandbox {fallback.name!r}", file=sys.stderr)
+        kubeconfig = str(fallback.kubeconfig)
+        found = config.load(context, {"KUBECONFIG": kubeconfig})
+        flags = ("--kubeconfig", kubeconfig, *flags)
     return Place(found, namespace or found.namespace, flags)
 
 
@@ -102,17 +103,8 @@ def _usual(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME", "/root")) / ".kube" / "config"
 
 
-def _sandbox() -> Path | None:
-    from seltzer.sandbox import commands
-
-    try:
-        return commands.find(SANDBOX).layout.kubeconfig
-    except SeltzerError:
-        return None
-
-
 def talk(place: Place, about: Callable[[Client], Awaitable[T]]) -> T:
-    """Have a conversation with the API server; one that isn't there is told in a line, and soon."""
+    """Runs `about` with a client. An API server that can't be reached fails soon, with one line."""
 
     async def conversation() -> T:
         async with Client(place.config) as client:
@@ -123,7 +115,7 @@ def talk(place: Place, about: Callable[[Client], Awaitable[T]]) -> T:
 
 
 async def _greet(client: Client, place: Place) -> None:
-    """Calls are patient with a server that is away for a moment; a person who waits for the first answer isn't."""
+    """Fails soon if there is no server: other calls wait longer for one that is away for a moment."""
     try:
         await client.call("GET", "/version", deadline=_GREETING)
     except Forbidden:
@@ -140,7 +132,7 @@ async def _greet(client: Client, place: Place) -> None:
 
 
 async def every(client: Client, resource: Resource[H], namespace: str = "") -> list[H]:
-    """All objects of one of our kinds, by namespace and name."""
+    """All objects of one of our kinds, sorted by namespace and name."""
     try:
         found = await client.list_all(resource, namespace)
     except NotFound:
@@ -149,12 +141,12 @@ async def every(client: Client, resource: Resource[H], namespace: str = "") -> l
 
 
 async def cluster(client: Client, place: Place, name: str) -> SlurmCluster:
-    """The SlurmCluster of that name; raises an error that helps to find it."""
+    """The SlurmCluster of that name. Raises SeltzerError with suggestions if there is none."""
     return await one(client, kinds.CLUSTERS, place, name)
 
 
 async def one(client: Client, resource: Resource[H], place: Place, name: str) -> H:
-    """The object of that name; raises an error that tells what there is instead."""
+    """The object of that name. Raises SeltzerError with suggestions if there is none."""
     here = await every(client, resource, place.namespace)
     for item in here:
         if item.metadata.name == name:
@@ -173,26 +165,11 @@ def _not_found(kind: str, name: str, namespace: str, here: Sequence[str], elsewh
     if not here:
         create = "; make one with 'seltzer create NAME'" if kind == kinds.CLUSTERS.kind else ""
         return f"{says}, nor any other{create}"
-    return f"{says}; {meant(name, here)}"
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    """What could have been meant, and what else there is."""
-    names = list(dict.fromkeys(known))
-    if not names:
-        return "there are none"
-    close = difflib.get_close_matches(word, names, 1)
-    there = f"there {'is' if len(names) == 1 else 'are'} {_listed(names)}"
-    return f"did you mean {close[0]!r}? ({there})" if close else there
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    return f"{says}; {suggestion(name, here)}"
 
 
 async def nodesets(client: Client, of: SlurmCluster) -> list[NodeSet]:
-    """The NodeSets that name this cluster: in its own namespace, and in those that it lets in."""
+    """The NodeSets of this cluster, in its own namespace and in those that it allows."""
     home = of.metadata.namespace
     found: list[NodeSet] = []
     for namespace in dict.fromkeys((home, *of.spec.node_sets.namespaces)):
@@ -205,18 +182,19 @@ async def nodesets(client: Client, of: SlurmCluster) -> list[NodeSet]:
 
 
 def belongs(nodeset: NodeSet, to: SlurmCluster) -> bool:
+    """Whether the NodeSet names this cluster."""
     ref = nodeset.spec.cluster_ref
     return (ref.name, ref.namespace or nodeset.metadata.namespace) == (to.metadata.name, to.metadata.namespace)
 
 
 class Reviewed(Protocol):
-    """What tells how something is that we wait for."""
+    """Returns what is still missing; empty when it is done."""
 
     def __call__(self) -> Awaitable[str]: ...
 
 
 async def until(done: Reviewed, timeout: float, say: Callable[[str], None], what: str, *, poll: float = POLL) -> None:
-    """Ask until the answer is empty; say each answer once, and the last one when the time is over."""
+    """Asks until the answer is empty. Says each answer once; the error after the timeout has the last one."""
     last = ""
     said: set[str] = set()
     try:

@@ -1,4 +1,4 @@
-"""kubectl, for what it does better than anyone: terminals, streams and exit codes of commands in pods."""
+"""kubectl, for terminals, streams and exit codes of commands in pods."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from seltzer.cli.kube import SANDBOX, Place
+from seltzer.cli import sandbox
+from seltzer.cli.kube import Place
 from seltzer.errors import SeltzerError
 
 _DEADLINE = 60.0
-# What kubectl adds to a command's words: the exit code, and what it tells its own developers.
+# Lines that kubectl adds to a command's output: the exit code, and its own log.
 _KUBECTLS = re.compile(r"command terminated with exit code|[IWE]\d{4} \d\d:\d\d:")
 
 
 def find() -> str:
-    """The one on PATH, or the sandbox's."""
+    """kubectl on PATH, or the sandbox's."""
     found = shutil.which("kubectl")
     if found:
         return found
-    from seltzer.sandbox import commands
-
-    try:
-        return str(commands.find(SANDBOX).binaries / "kubectl")
-    except SeltzerError:
+    fallback = sandbox.running()
+    if fallback is None:
         raise SeltzerError(
             "kubectl isn't on your PATH, and this needs it; install it as https://kubernetes.io/docs/tasks/tools says"
-        ) from None
+        )
+    return str(fallback.kubectl)
 
 
 def become(place: Place, *words: str) -> NoReturn:
-    """Go on as kubectl, so that terminal, signals and exit code are between it and the caller."""
+    """Replaces this process with kubectl, which gets the terminal and the signals, and sets the exit code."""
     kubectl = find()
     sys.stdout.flush()
     os.execv(kubectl, ["kubectl", *place.kubectl_flags, *words])
 
 
 def enter(place: Place, pod: str, container: str, command: Sequence[str], *, stdin: Path | None = None) -> NoReturn:
-    """Go on as a command in a pod, with our input or that file, and on a terminal if we are on one."""
+    """Replaces this process with a command in a pod, with our input or that file, and our terminal if there is one."""
     if stdin is not None:
         with stdin.open("rb") as file:
             os.dup2(file.fileno(), 0)
@@ -52,7 +51,7 @@ def enter(place: Place, pod: str, container: str, command: Sequence[str], *, std
 
 
 def output(place: Place, pod: str, container: str, command: Sequence[str]) -> str:
-    """What a command in a pod prints; raises its own words where it fails."""
+    """The output of a command in a pod. Raises SeltzerError with the command's message if it fails."""
     words = [find(), *place.kubectl_flags, "exec", pod, "--container", container, "--", *command]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_DEADLINE, check=False)

@@ -1,4 +1,4 @@
-"""`seltzer logs`: what the daemons of a cluster, its nodes or the operator write."""
+"""`seltzer logs`: the logs of a cluster's daemons, of its nodes, and of the operator."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from seltzer.build.components import slurmd
+from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
 from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
-from seltzer.cli import controller, kube, kubectl
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.errors import NotFound
+from seltzer.view.text import suggestion
 
-DAEMONS = ("slurmctld", "slurmrestd", "login")
+DAEMONS = tuple(component.name for component in CONTROL_PLANE)
+
+Part = Annotated[str | None, Parameter(help=f"{', '.join(DAEMONS)}, operator, or the name of a node.")]
 
 
 def logs(
     name: str,
-    component: str | None = None,
+    component: Part = None,
     /,
     *,
     follow: Follow = False,
@@ -37,8 +42,6 @@ def logs(
     ----------
     name
         The cluster; or operator.
-    component
-        slurmctld, slurmrestd, login, operator, or the name of a node.
     """
     if component is None and name == "operator":
         component = "operator"
@@ -53,7 +56,7 @@ def logs(
 
 
 async def _leader(client: Client, namespace: str) -> str:
-    """The operator's pod that leads; where none does, any."""
+    """The operator's pod that leads; if none does, any."""
     try:
         await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
     except NotFound:
@@ -66,23 +69,25 @@ async def _leader(client: Client, namespace: str) -> str:
             await client.get(kinds.PODS, holder, namespace)
             return f"pod/{holder}"
     except NotFound:
-        pass  # nobody leads yet, or it isn't a pod that does
+        pass  # there is no leader yet, or it isn't a pod
     return f"deployment/{OPERATOR}"
 
 
 async def _find(client: Client, place: Place, name: str, component: str) -> tuple[str, str, str]:
     """The namespace, the pod or its Deployment, and the container."""
     cluster = await kube.cluster(client, place, name)
-    if component == "slurmctld":
-        return place.namespace, await controller.target(client, place.namespace, name), component
     if component in DAEMONS:
-        return place.namespace, f"deployment/{name}-{component}", component
+        log = BY_NAME[component].log
+        if log.pod == "lease":
+            seen = await gather.controller(client, place.namespace, name)
+            return place.namespace, seen.target(name), log.container
+        return place.namespace, f"deployment/{BY_NAME[component].named(cluster)}", log.container
     nodes: dict[str, str] = {}
     for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
-        selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}=slurmd"}
+        selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}={slurmd.NAME}"}
         found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
-        known = kube.meant(component, (*DAEMONS, "operator", *sorted(nodes)))
+        known = suggestion(component, (*DAEMONS, "operator", *sorted(nodes)))
         raise SeltzerError(f"{name} has no {component!r}; {known}")
-    return nodes[component], f"pod/{component}", "slurmd"
+    return nodes[component], f"pod/{component}", slurmd.COMPONENT.log.container

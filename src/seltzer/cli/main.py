@@ -10,14 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from seltzer import __version__, paths
+from seltzer.cli import sandbox
 from seltzer.errors import SeltzerError
+from seltzer.view import colours
 
-USAGE = 2  # as most commands exit when they don't understand
+USAGE = 2  # as most commands exit after bad arguments
 INTERNAL = 70  # EX_SOFTWARE
 INTERRUPTED = 130  # as a shell reports a program that Ctrl-C ended
 
 
 # What there is: group, verb and what it is for, each imported by its path when it is needed and not before.
+# Those without a path are the sandbox's: `seltzer.cli.sandbox` has theirs.
 _VERBS = (
     ("Seltzer on Kubernetes", "install:install", "Install Seltzer, or print its manifests."),
     ("Seltzer on Kubernetes", "install:upgrade", "Bring it to the version of this command."),
@@ -43,8 +46,8 @@ _VERBS = (
     ("Slurm", "slurm:sinfo", "List partitions and nodes."),
     ("Slurm", "slurm:scontrol", "Look at details and change them."),
     ("Slurm", "slurm:scancel", "Cancel jobs."),
-    ("This machine", "demo:demo", "Bring up a sandbox with Slurm in it and run a job."),
-    ("This machine", "sandbox:app", "A real multi-node Kubernetes on this machine."),
+    ("This machine", "demo", "Bring up a sandbox with Slurm in it and run a job."),
+    ("This machine", "sandbox", "A real multi-node Kubernetes on this machine."),
     ("This machine", "completion:completion", "Print the completion script for a shell."),
 )
 _PASSED_ON = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
@@ -52,7 +55,7 @@ _GLOBAL = ("-n", "--namespace", "--context")
 
 
 def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "markdown") -> App:
-    """All verbs. That which was asked for has the help of its docstring; the others only have their line."""
+    """All verbs. The one in use has the help of its docstring, the others have one line."""
     app = App(
         "seltzer",
         help="Slurm clusters on Kubernetes.",
@@ -61,12 +64,14 @@ def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "mark
         suppress_keyboard_interrupt=False,
     )
     groups = {name: Group(name, sort_key=at) for at, name in enumerate(dict.fromkeys(name for name, _, _ in _VERBS))}
+    sandbox_installed = sandbox.installed()
     for at, (group, path, says) in enumerate(_VERBS):
         module, _, function = path.partition(":")
-        verb = module if function == "app" else function
-        app.command(
-            f"seltzer.cli.{path}", name=verb, help=None if verb == asked else says, group=groups[group], sort_key=at
-        )
+        verb = function or module
+        if verb in sandbox.VERBS and not sandbox_installed:
+            continue
+        where = sandbox.VERBS.get(verb, f"seltzer.cli.{path}")
+        app.command(where, name=verb, help=None if verb == asked else says, group=groups[group], sort_key=at)
     app.register_install_completion_command("--install-completion")
     options = Group("Options", sort_key=len(groups))
     for flag in ("--help", "--install-completion", "--version"):
@@ -75,12 +80,15 @@ def build(asked: str = "", help_format: Literal["markdown", "plaintext"] = "mark
 
 
 def main() -> None:
-    """Run one command; every way that it can fail ends in one line and an exit code."""
+    """Runs one command. Every failure ends in one line and an exit code."""
     try:
         words = arrange(sys.argv[1:])
+        if words and words[0] in sandbox.VERBS:
+            sandbox.require(words[0])
+        # kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all.
         if words[:2] == ["sandbox", "kubectl"] and words[2:] not in (["--help"], ["-h"]):
-            _kubectl(words[2:])
-        # The list of verbs has no markup, and the library that would look for it takes longer than all the rest.
+            sandbox.kubectl(words[2:])
+        # The list of verbs has no markup, and importing the markup library takes longer than everything else.
         plain = words in ([], ["--help"], ["-h"])
         app = build("".join(words[:1]), help_format="plaintext" if plain else "markdown")
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -89,21 +97,21 @@ def main() -> None:
     except CycloptsError as error:
         _fail(str(error), USAGE)
     except KeyboardInterrupt:
-        local = sys.argv[1:2] in (["sandbox"], ["demo"])
+        local = "".join(sys.argv[1:2]) in sandbox.VERBS
         again = "; nothing is lost: run the same command again, or 'seltzer sandbox down'" if local else ""
         _fail(f"interrupted{again}", INTERRUPTED, prefix="")
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has had enough; say nothing at exit either
+        sys.stderr.close()  # the reader of our output has gone: print nothing at exit either
         sys.exit(1)
     except OSError as error:
-        # The machine said no: a full disk, a folder that can't be written.
+        # An error of the machine: a full disk, a folder without write permission.
         _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}{_crash_log()}", 1)
     except Exception as error:
         _fail(f"{error} ({type(error).__name__}, a bug in seltzer{_crash_log()})", INTERNAL)
 
 
 def arrange(words: list[str]) -> list[str]:
-    """The words as our parser reads them: flags before the verb come behind it, Slurm's own words behind a `--`."""
+    """The words in the parser's order: flags from before the verb follow it, and Slurm's own words follow a `--`."""
     at = 0
     while at < len(words) and words[at].partition("=")[0] in _GLOBAL:
         at += 1 if "=" in words[at] else 2
@@ -115,27 +123,14 @@ def arrange(words: list[str]) -> list[str]:
     return words
 
 
-def _kubectl(words: list[str]) -> None:
-    """kubectl's words are its own: they must not be read as ours, "--" and "--help" least of all."""
-    from seltzer.cli import sandbox
-    from seltzer.sandbox.layout import DEFAULT_NAME
-
-    name = DEFAULT_NAME
-    if words[:1] == ["--name"] and len(words) > 1:
-        name, words = words[1], words[2:]
-    elif words and words[0].startswith("--name="):
-        name, words = words[0].removeprefix("--name="), words[1:]
-    sandbox.kubectl(*words[words[:1] == ["--"] :], name=name)
-
-
 def _fail(message: str, code: int, prefix: str = "error: ") -> None:
-    line = Text.assemble((prefix, "red"), " ".join(message.split()))
+    line = Text.assemble((prefix, colours.BAD), " ".join(message.split()))
     Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True)
     sys.exit(code)
 
 
 def _crash_log() -> str:
-    """Keep the details for whoever has to find out, and tell where they are."""
+    """Writes the traceback to a file, and returns words that say where it is."""
     import traceback
 
     log = paths.state() / "logs" / "crash.log"

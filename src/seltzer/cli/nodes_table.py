@@ -1,78 +1,35 @@
-"""How nodes are shown: a table that fits, whatever the terminal's width. No I/O but the last step."""
+"""The table of `seltzer nodes`: it fits into any width."""
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
 from seltzer.cli import show
+from seltzer.view import colours
+from seltzer.view.nodes import Row, summary
 
-STATES = ("idle", "mixed", "allocated", "draining", "drained", "down", "other", "unknown")
-"""Each node is in one of them; unknown: Slurm has no record of it, or can't be asked."""
-_COLOURS = {
-    "idle": "green",
-    "mixed": "cyan",
-    "allocated": "cyan",
-    "draining": "yellow",
-    "drained": "yellow",
-    "down": "red",
-    "other": "magenta",
-    "unknown": "dim",
-}
-# The least that is left for reasons on the line; with less they get lines of their own.
+# The least width for reasons beside their nodes; with less they get lines of their own.
 _ROOM = 24
 _INDENT = "  "
 _COLUMNS = (("name", "NODE"), ("pod", "POD"), ("machine", "ON"), ("state", "STATE"), ("jobs", "JOBS"), ("free", "FREE"))
 
 
-@dataclass(frozen=True)
-class Row:
-    """One node, in words."""
-
-    name: str
-    nodeset: str
-    pod: str
-    """How its pod is, in a word; `none` where it has none."""
-    machine: str
-    """The Kubernetes node, with what is wrong with it."""
-    kind: str
-    """One of STATES."""
-    state: str
-    """The same, with what there is to add."""
-    jobs: str
-    free: str
-    """When no job will be on it."""
-    by: str
-    """Who set its reason, and how long ago."""
-    reason: str
-    """Why it takes no jobs, as far as anybody knows."""
-
-
 def print_rows(console: Console, found: Sequence[Row], total: int) -> None:
-    """A table that fits: reasons that have no room beside their node come below it."""
+    """Prints the table. Reasons that don't fit beside their node are printed below it."""
     if not found:
         print(f"none of {total} nodes is so" if total else "there are no nodes", file=sys.stderr)
         return
     console.print(Text("\n").join(table(found, console.width)), soft_wrap=True)
     if console.is_terminal:
-        console.print(Text(summary(found, total), "dim"))
-
-
-def summary(found: Sequence[Row], total: int) -> str:
-    """How many are in which state: at the end, where one looks after hundreds of lines."""
-    counts = Counter(each.kind for each in found)
-    parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
-    of = f" of {total}" if total != len(found) else ""
-    return f"{len(found)}{of} node{'s' if len(found) != 1 or of else ''}: {', '.join(parts)}"
+        console.print(Text(summary(found, total), colours.MINOR))
 
 
 def table(found: Sequence[Row], width: int) -> list[Text]:
-    """Header and rows. Columns that don't fit are left out, the least telling first."""
+    """Header and rows. Columns that don't fit are left out, the least important first."""
     left_out: list[str] = []
     for least in ("", "jobs", "pod", "machine", "free"):
         left_out += [least] if least else []
@@ -90,11 +47,11 @@ def table(found: Sequence[Row], width: int) -> list[Text]:
 
 
 def _header(columns: Sequence[tuple[str, str]]) -> list[Text]:
-    return [Text(title, "bold") for _, title in columns]
+    return [Text(title, colours.TITLE) for _, title in columns]
 
 
 def _cells(each: Row, columns: Sequence[tuple[str, str]]) -> list[Text]:
-    styles = {"name": "bold", "state": _COLOURS[each.kind]}
+    styles = {"name": colours.TITLE, "state": colours.STATES[each.kind]}
     return [Text(getattr(each, field) or "-", styles.get(field, "")) for field, _ in columns]
 
 

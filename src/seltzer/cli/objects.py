@@ -1,4 +1,4 @@
-"""Apply and remove any objects, given as manifests: what `kubectl apply` does, and it tells what changes."""
+"""Applies and deletes objects of any kind, given as manifests, and reports the changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from seltzer.kube.errors import NotFound
 Manifest = Mapping[str, Any]
 
 MANAGER = "seltzer-cli"
-"""Who we are to the API server. The operator is another: what one applies, the other must not take away."""
+"""Our field manager. The operator has another: neither removes the other's fields."""
 
 _NOT_MEANT = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 
 
 @dataclass(frozen=True)
 class Change:
-    """What applying an object does, or would do: to something new, or to these fields."""
+    """The effect of applying an object: it is new, or these fields change."""
 
     name: str
     is_new: bool
@@ -49,7 +49,7 @@ class _Kinds(msgspec.Struct):
 
 
 class Objects:
-    """Objects of any kind, found through what the API server says about itself."""
+    """Objects of any kind, by the API server's discovery."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class Objects:
             return None
 
     async def apply(self, manifest: Manifest, *, dry_run: bool = False, manager: str = MANAGER) -> Change:
-        """Make it so; `dry_run` asks only what would change."""
+        """Applies a manifest. `dry_run` only reports what would change."""
         path, before = await self._path(manifest), await self.get(manifest)
         params = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry_run else {})}
         kind = "application/apply-patch+yaml"
@@ -72,7 +72,7 @@ class Objects:
         return Change(name_of(manifest), False, tuple(differences(_meant(before), _meant(_decode(after)))))
 
     async def delete(self, manifest: Manifest) -> bool:
-        """Whether there was one to delete."""
+        """Deletes an object. Returns whether there was one."""
         try:
             await self._client.call(
                 "DELETE", await self._path(manifest), content={"propagationPolicy": "Background"}, repeatable=True
@@ -103,13 +103,13 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 def _meant(item: dict[str, Any]) -> dict[str, Any]:
-    """An object without what the API server keeps for itself, and without what its controllers report."""
+    """An object without the API server's own fields, and without its status."""
     metadata = {key: value for key, value in item.get("metadata", {}).items() if key not in _NOT_MEANT}
     return {**{key: value for key, value in item.items() if key != "status"}, "metadata": metadata}
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[str]:
-    """The fields that differ, each with both values where those are short."""
+    """The fields that differ, with both values if they are short."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
             yield from differences(before.get(key), after.get(key), f"{path}.{key}" if path else str(key))

@@ -22,18 +22,18 @@ def operator(
     outside: bool = False,
     log_level: str = "info",
 ) -> None:
-    """Run the operator. Its pods do; 'seltzer install' sets them up.
+    """Run the operator, as its pods do; 'seltzer install' sets them up.
 
     Parameters
     ----------
     namespace
-        Where the Lease is; its own namespace if not given.
+        The namespace of the Lease; by default, the operator's own.
     context
         The context of the kubeconfig, outside of Kubernetes.
     port
-        Where /healthz, /readyz and /metrics are served.
+        The port of /healthz, /readyz and /metrics.
     outside
-        Reach Slurm through the API server: for running it on your own machine while developing.
+        Reach Slurm through the API server, for an operator on your own machine during development.
     log_level
         debug, info, warning or error.
     """

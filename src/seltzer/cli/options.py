@@ -1,4 +1,4 @@
-"""The flags that the verbs share, spelled and meant as kubectl has them."""
+"""The flags that verbs share, with kubectl's names and meanings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Output(Enum):
 
 OutputFlag = Annotated[Output, Parameter(name=["--output", "-o"], help="How to print the answer.")]
 Namespace = Annotated[
-    str | None, Parameter(name=["--namespace", "-n"], help="The namespace; without it, that of your kubeconfig.")
+    str | None, Parameter(name=["--namespace", "-n"], help="The namespace; by default, that of your kubeconfig.")
 ]
-Context = Annotated[str | None, Parameter(help="Which context of your kubeconfig to use.")]
+Context = Annotated[str | None, Parameter(help="The context of your kubeconfig.")]
 SystemNamespace = Annotated[str, Parameter(name=["--namespace", "-n"], help="The operator's namespace.")]
-Follow = Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what is new.")]
-Wait = Annotated[bool, Parameter(negative="", help="Wait until it is so, and show how far it is.")]
+Follow = Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Follow the output.")]
+Wait = Annotated[bool, Parameter(negative="", help="Wait until it is done, and show the progress.")]
 Timeout = Annotated[float, Parameter(help="How many seconds to wait at most.")]
-User = Annotated[str, Parameter(help="Whom to be on the login pod.")]
+User = Annotated[str, Parameter(help="The user on the login pod.")]
 
 SYSTEM_NAMESPACE = "seltzer-system"

@@ -1,208 +1,57 @@
-"""`seltzer sandbox`: a real multi-node Kubernetes on this machine."""
+"""The seam to the sandbox: the one place in the product that names the package `seltzer_sandbox`.
+
+The sandbox is a developer's tool. A development install has it; our wheel and our images don't. Without it the
+verbs below are missing from the help, and every other verb works.
+"""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from enum import Enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import App, Parameter
-from rich.console import Console
-from rich.table import Table
+from typing import Final
 
 from seltzer.errors import SeltzerError
-from seltzer.progress import Progress
-from seltzer.sandbox import commands, layout
 
-app = App("sandbox", help="A real multi-node Kubernetes on this machine, with nodes that can die.")
-node = App("node", help="Break a node, for real, and mend it. Kubernetes has to notice by itself.")
-app.command(node)
+PACKAGE: Final = "seltzer_sandbox"
 
-Name = Annotated[str, Parameter(help="Which sandbox; any number of them run side by side.")]
+# The sandbox's verbs, and where the parser imports each from when it is called.
+VERBS: Final = {"demo": f"{PACKAGE}.demo:demo", "sandbox": f"{PACKAGE}.cli:app"}
 
 
-class Output(Enum):
-    text = "text"
-    json = "json"
+@dataclass(frozen=True)
+class RunningSandbox:
+    """What the other verbs use of a sandbox that is up."""
+
+    name: str
+    kubeconfig: Path
+    kubectl: Path
 
 
-OutputFlag = Annotated[Output, Parameter(name=["--output", "-o"], help="How to print the answer.")]
+def installed() -> bool:
+    """Whether the package is there. This looks for it and imports nothing."""
+    return find_spec(PACKAGE) is not None
 
 
-@app.command
-def up(
-    *,
-    name: Name = layout.DEFAULT_NAME,
-    nodes: Annotated[int | None, Parameter(help="How many worker nodes; 3 for a new sandbox.")] = None,
-    port: Annotated[int | None, Parameter(help="The API server's port on 127.0.0.1; a free one by default.")] = None,
-    output: OutputFlag = Output.text,
-) -> None:
-    """Bring a sandbox up, or repair the one that runs.
-
-    The first time this builds Kubernetes and the images, which takes a quarter of an hour; from then on it takes
-    seconds. Run it again whenever something looks broken.
-    """
-    with Progress() as progress:
-        status = commands.up(progress, name, nodes, port)
-    _show(status, output)
+def require(verb: str) -> None:
+    """Raises a line that says what to do, where the package is missing."""
+    if not installed():
+        raise SeltzerError(
+            f"'seltzer {verb}' needs the sandbox, which is not part of this installation; "
+            "run 'make setup' in a checkout of the repository and use its .venv/bin/seltzer"
+        )
 
 
-@app.command
-def prepare() -> None:
-    """Build all that a sandbox needs, without bringing one up: Kubernetes and the images."""
-    with Progress() as progress:
-        commands.prepare(progress)
+def running() -> RunningSandbox | None:
+    """The default sandbox, if the package is installed and the sandbox is up."""
+    if not installed():
+        return None
+    found: RunningSandbox | None = import_module(f"{PACKAGE}.cli").running()
+    return found
 
 
-@app.command
-def down(
-    *,
-    name: Name = layout.DEFAULT_NAME,
-    every: Annotated[bool, Parameter(name="--all", negative="", help="Take all sandboxes down.")] = False,
-) -> None:
-    """Take a sandbox down: its processes, its network, its files; the machine is as it was before."""
-    failed = []
-    for each in layout.existing() if every else [name]:
-        try:
-            with Progress() as progress, progress.step(f"take down sandbox {each!r}"):
-                was_there = commands.down(each)
-        except SeltzerError as error:
-            failed.append(str(error))
-            continue
-        if not was_there:
-            print(f"there was no sandbox {each!r}")
-    if failed:
-        raise SeltzerError("; ".join(failed))
-
-
-@app.command
-def status(*, name: Name = layout.DEFAULT_NAME, output: OutputFlag = Output.text) -> None:
-    """Show a sandbox: what was done to each node, and what Kubernetes thinks of it.
-
-    Exits with 1 if a program of the sandbox has stopped.
-    """
-    found = commands.status(name)
-    _show(found, output)
-    if not found.up:
-        sys.exit(1)
-
-
-@app.command(name="list")
-def list_(*, output: OutputFlag = Output.text) -> None:
-    """List the sandboxes on this machine, and whether each runs."""
-    found = commands.running()
-    if output is Output.json:
-        print(json.dumps([{"name": name, "running": running} for name, running in found.items()], indent=2))
-        return
-    for name, running in found.items():
-        print(f"{name:30} {'running' if running else 'stopped'}")
-    if not found:
-        print("no sandboxes; make one with 'seltzer sandbox up'", file=sys.stderr)
-
-
-@app.command
-def kubeconfig(
-    *,
-    name: Name = layout.DEFAULT_NAME,
-    path: Annotated[bool, Parameter(negative="", help="Print where the file is instead of what is in it.")] = False,
-) -> None:
-    """Print the kubeconfig of a sandbox.
-
-    Use it in a shell with: `export KUBECONFIG=$(seltzer sandbox kubeconfig --path)`
-    """
-    file = commands.find(name).layout.kubeconfig
-    print(file if path else file.read_text(), end="\n" if path else "")
-
-
-@app.command
-def kubectl(
-    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    name: Name = layout.DEFAULT_NAME,
-) -> None:
-    """Run kubectl on a sandbox, for example: `seltzer sandbox kubectl get pods -A`
-
-    `--name` comes first: all words from kubectl's first one on are kubectl's.
-    """
-    found = commands.find(name)
-    environment = {**os.environ, "KUBECONFIG": str(found.layout.kubeconfig)}
-    os.execve(found.binaries / "kubectl", ["kubectl", *arguments], environment)
-
-
-@app.command
-def load(archive: Path, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Load a container image archive (docker or OCI) into every node of a sandbox."""
-    with Progress() as progress:
-        commands.load(progress, name, archive)
-
-
-@app.command
-def logs(
-    component: str | None = None,
-    /,
-    *,
-    name: Name = layout.DEFAULT_NAME,
-    tail: Annotated[int, Parameter(help="How many lines of each.")] = 20,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on with what is new.")] = False,
-) -> None:
-    """Print the newest log lines of a component such as kube-apiserver or n1/kubelet, or of all of them."""
-    if tail < 0:
-        raise SeltzerError("--tail takes a number of lines, 0 or more")
-    files = commands.log_files(name, component)
-    if follow:
-        os.execvp("tail", ["tail", f"--lines={tail}", "--follow=name", "--retry", *map(str, files)])
-    for file in files:
-        if len(files) > 1:
-            print(f"==> {file} <==")
-        lines = file.read_text(errors="replace").splitlines()
-        print("".join(f"{line}\n" for line in lines[len(lines) - min(tail, len(lines)) :]), end="")
-
-
-@node.command
-def kill(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Switch a node off: its kubelet, its containerd and every container on it end at once."""
-    commands.node_fault(name, "kill", node)
-    print(f"{node} is off; 'seltzer sandbox node heal {node}' switches it on again")
-
-
-@node.command
-def cut(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Pull a node's cable: everything on it goes on running, and nothing reaches it."""
-    commands.node_fault(name, "cut", node)
-    print(f"{node} is cut off; 'seltzer sandbox node heal {node}' plugs it in again")
-
-
-@node.command
-def freeze(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Stop all processes of a node, so that they wake up later in a changed world."""
-    commands.node_fault(name, "freeze", node)
-    print(f"{node} is frozen; 'seltzer sandbox node heal {node}' wakes it")
-
-
-@node.command
-def heal(node: str, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Undo kill, cut or freeze."""
-    commands.node_fault(name, "heal", node)
-    print(f"{node} is healed; Kubernetes says Ready when it has seen it")
-
-
-def _show(status: commands.Status, output: Output) -> None:
-    if output is Output.json:
-        print(commands.encode(status))
-        return
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("NODE", "STATE", "READY", "ADDRESS"):
-        table.add_column(title)
-    for each in status.nodes:
-        table.add_row(each.name, _coloured(each.state, "running"), _coloured(each.ready, "True"), each.address)
-    console.print(f"sandbox {status.name!r}: Kubernetes {status.kubernetes} at {status.server}")
-    console.print(table)
-    if status.stopped:
-        console.print(f"[red]stopped:[/] {', '.join(status.stopped)}; 'seltzer sandbox up' starts them again")
-
-
-def _coloured(word: str, good: str) -> str:
-    return f"[green]{word}[/]" if word == good else f"[red]{word}[/]"
+def kubectl(words: Sequence[str]) -> None:
+    """Replaces this process by kubectl on a sandbox, with these words as they are."""
+    import_module(f"{PACKAGE}.cli").become_kubectl(words)

@@ -1,4 +1,4 @@
-"""`seltzer scale`: a NodeSet with more nodes, or fewer."""
+"""`seltzer scale`: change the number of nodes of a NodeSet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scale(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Give a NodeSet more nodes, or fewer; nodes that go are drained first, so that no job is lost.
+    """Give a NodeSet more nodes, or fewer. Nodes are drained before they are removed: no job is lost.
 
     Parameters
     ----------
@@ -57,11 +57,11 @@ def scale(
 
 
 def lacks(nodeset: NodeSet) -> str:
-    """What a NodeSet lacks of what was asked for; empty when nothing."""
+    """What a NodeSet still lacks; empty when it is complete."""
     status, wanted = nodeset.status, nodeset.spec.replicas
     if status.observed_generation < nodeset.metadata.generation:
         return "the operator hasn't seen the change yet; see 'seltzer version' if it stays so"
-    # A node that goes is gone when Slurm has forgotten it too.
+    # A node is gone only when Slurm has no record of it either.
     there = max(status.replicas, status.nodes.total)
     if there == status.ready_replicas == wanted:
         return ""

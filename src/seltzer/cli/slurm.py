@@ -1,7 +1,7 @@
 """`seltzer srun`, `sbatch` … and `seltzer shell`: Slurm's own commands, run on a login pod.
 
-All words after the cluster's name are the command's, whatever they look like. `hand_over` marks them with `--` before
-anything else reads them; from there on they are plain words.
+All words after the cluster's name are the command's. `hand_over` puts a `--` in front of them before our parser reads
+them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from uuid import uuid4
 from cyclopts import CycloptsError, Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names
+from seltzer.build.components import login
 from seltzer.cli import kube, kubectl
 from seltzer.cli.options import Context, Namespace, User
 from seltzer.errors import SeltzerError
+from seltzer.view.facts import LOGIN_USER
 
 Cluster = Annotated[str, Parameter(help="The cluster.")]
 Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
 
-DEFAULT_USER = "user"
 _OURS = ("--namespace", "-n", "--context", "--user")
 
-# $0 is the user. setpriv, unlike su, stays in the terminal's session, so that Ctrl-C and job control work.
+# $0 is the user. setpriv, unlike su, stays in the terminal's session: Ctrl-C and job control work.
 _BECOME = """\
 id "$0" >/dev/null || exit
 exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- sh -c 'cd; exec "$@"' sh "$@"
 """
-# $1 is where the script shall be, the rest are sbatch's words. A file, and not only sbatch's input, gives the job its
-# usual name and arguments. Slurm keeps a copy of its own.
+# $1 is the script's path on the login pod, the rest are sbatch's words. The job gets its usual name and arguments only
+# from a file, not from sbatch's input. Slurm keeps its own copy.
 _SUBMIT = """\
 folder=${1%/*}
 mkdir -m 700 "$folder" || exit
@@ -41,8 +41,7 @@ cat >"$1" || exit
 shift
 sbatch "$@"
 """
-# Of sbatch's options, those that take no value, or take one only behind "=" (asked of 26.05). All others take the next
-# word.
+# The options of sbatch 26.05 that take no value, or take it only behind "=". All others take the next word.
 _BARE = """
     consolidate-segments contiguous exclusive get-user-env help hold ignore-pbs nice no-kill no-requeue
     oom-kill-step overcommit oversubscribe parsable propagate quiet reboot requeue resv-ports spread-job
@@ -55,7 +54,7 @@ def srun(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -70,7 +69,7 @@ def sbatch(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -92,7 +91,7 @@ def squeue(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -107,7 +106,7 @@ def sinfo(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -122,7 +121,7 @@ def scontrol(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -137,7 +136,7 @@ def scancel(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -152,7 +151,7 @@ def shell(
     name: Cluster,
     /,
     *words: Words,
-    user: User = DEFAULT_USER,
+    user: User = LOGIN_USER,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -162,9 +161,9 @@ def shell(
 
 
 def hand_over(words: Sequence[str]) -> list[str]:
-    """The words of one of these verbs, with a `--` behind the cluster's name: from there on they aren't ours.
+    """The words of one of these verbs, with a `--` after the cluster's name, where the command's own words begin.
 
-    Raises where an option before the name isn't one of ours: it is surely Slurm's.
+    Raises CycloptsError if an option before the name isn't ours: it has to be Slurm's.
     """
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -180,7 +179,7 @@ def hand_over(words: Sequence[str]) -> list[str]:
 
 
 def script_at(words: Sequence[str]) -> int | None:
-    """Which of sbatch's words is the script: the first that is neither an option nor an option's value."""
+    """The index of the script in sbatch's words: the first that is neither an option nor its value."""
     at = 0
     while at < len(words):
         word = words[at]
@@ -220,13 +219,12 @@ def _run_command(
     cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
     if note := hindrance(cluster):
         print(note, file=sys.stderr)
-    kubectl.enter(
-        place, f"deployment/{names.login(cluster)}", "login", ["sh", "-c", _BECOME, user, *command], stdin=stdin
-    )
+    pods, words = f"deployment/{login.COMPONENT.named(cluster)}", ["sh", "-c", _BECOME, user, *command]
+    kubectl.enter(place, pods, login.NAME, words, stdin=stdin)
 
 
 def hindrance(cluster: SlurmCluster) -> str:
-    """Why Slurm may not answer, for a person who wonders; empty where it should. Raises where nobody can log in."""
+    """A note on why Slurm may not answer; empty if it should. Raises SeltzerError if there is no login pod."""
     name = cluster.metadata.name
     if cluster.spec.login.replicas == 0:
         raise SeltzerError(

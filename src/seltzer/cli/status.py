@@ -12,13 +12,14 @@ from cyclopts import Parameter
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import events, kube, show
+from seltzer.cli import gather, kube, show
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace, Output, OutputFlag
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
-from seltzer.view import tree
+from seltzer.view import colours, events, tree
+from seltzer.view.text import suggestion
 
 NOT_WELL = 3
 
@@ -59,7 +60,7 @@ def status(
 async def _look(
     client: Client, place: Place, name: str | None, everywhere: bool
 ) -> tuple[list[tree.Picture], list[NodeSet]]:
-    """The clusters that were asked for; where all were, the NodeSets too that name a cluster which isn't there."""
+    """The wanted clusters; if all are wanted, also the NodeSets whose cluster doesn't exist."""
     if name is not None and not everywhere:
         return [await _picture(client, await kube.cluster(client, place, name))], []
     where = "" if everywhere else place.namespace
@@ -70,19 +71,18 @@ async def _look(
         known, nodesets = [each.metadata.name for each in clusters], []
         clusters = [each for each in clusters if each.metadata.name == name]
         if not clusters:
-            raise SeltzerError(f"there is no SlurmCluster {name!r} in any namespace; {kube.meant(name, known)}")
+            raise SeltzerError(f"there is no SlurmCluster {name!r} in any namespace; {suggestion(name, known)}")
     pictures = await asyncio.gather(*(_picture(client, each) for each in clusters))
     return list(pictures), orphans(nodesets, clusters, where)
 
 
 async def _picture(client: Client, cluster: SlurmCluster) -> tree.Picture:
-    nodesets, happened = await asyncio.gather(kube.nodesets(client, cluster), events.ours(client, cluster))
-    names = {(each.metadata.namespace, each.metadata.name) for each in nodesets}
-    return tree.Picture(cluster, nodesets, events.of_cluster(happened, cluster, names))
+    nodesets, happened = await asyncio.gather(kube.nodesets(client, cluster), gather.events(client, cluster))
+    return tree.Picture(cluster, nodesets, events.of_cluster(happened, cluster, nodesets))
 
 
 def orphans(nodesets: Iterable[NodeSet], clusters: Sequence[SlurmCluster], namespace: str) -> list[NodeSet]:
-    """NodeSets whose cluster should be among these and isn't; of namespaces not looked at nothing is known."""
+    """NodeSets whose cluster should be among these and isn't. Clusters of other namespaces are unknown."""
 
     def is_orphan(nodeset: NodeSet) -> bool:
         home = nodeset.spec.cluster_ref.namespace or nodeset.metadata.namespace
@@ -94,13 +94,13 @@ def orphans(nodesets: Iterable[NodeSet], clusters: Sequence[SlurmCluster], names
 def _print(pictures: Sequence[tree.Picture], lost: Sequence[NodeSet], where: str, now: datetime) -> None:
     console = show.console()
     for picture in pictures:
-        console.print(tree.tree(picture, now))
+        console.print(show.tree(tree.tree(picture, now)))
     for nodeset in lost:
         ref = nodeset.spec.cluster_ref
         console.print(
             f"NodeSet {nodeset.metadata.name} belongs to SlurmCluster {ref.name!r}, which isn't there; "
             f"make it with 'seltzer create {ref.name}', or delete the NodeSet",
-            style="yellow",
+            style=colours.WARNING,
         )
     if not pictures and not lost:
         print(f"there is no SlurmCluster in {where}; make one with 'seltzer create NAME'", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`seltzer version`: which versions of what are there."""
+"""`seltzer version`: the versions of all parts."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from seltzer.kube import kinds as resources
 from seltzer.kube.client import Client
 from seltzer.kube.crds import CRDS
 from seltzer.kube.errors import Forbidden, KubeError, NotFound
+from seltzer.view import colours
 
 
 def version(
@@ -33,7 +34,7 @@ def version(
     if output is not Output.text:
         show.data(found, output)
         return
-    rows = [(Text(name, "bold"), Text(_said(value))) for name, value in found.items()]
+    rows = [(Text(name, colours.TITLE), Text(_said(value))) for name, value in found.items()]
     for line in show.aligned(rows):
         show.console().print(line)
 
@@ -73,7 +74,7 @@ async def _kinds(client: Client) -> str:
 
 
 async def _slurm(client: Client) -> dict[str, str]:
-    """What each cluster runs, as far as we may see them."""
+    """The version of Slurm in each cluster that we may see."""
     try:
         clusters = (await client.list_all(resources.CLUSTERS)).items
     except (NotFound, Forbidden):

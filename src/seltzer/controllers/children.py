@@ -35,7 +35,7 @@ class Children:
 
     def absent(self, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
         """Those of which no object is there."""
-        return tuple(each for each in manifests if self._caches.stores[each["kind"]].get(_key(each)) is None)
+        return tuple(each for each in manifests if self._caches.owned(each["kind"]).get(_key(each)) is None)
 
     def wrote(self, manifest: Manifest, answer: HasMeta) -> None:
         """The server's answer to an apply."""
@@ -46,7 +46,7 @@ class Children:
         applied = self._applied.get((manifest["kind"], _key(manifest)))
         if applied is None or applied.digest != _digest(manifest):
             return False
-        store = self._caches.stores[manifest["kind"]]
+        store = self._caches.owned(manifest["kind"])
         if not store.reached(str(applied.version)):
             return True  # what the store has is older than our own write
         found = store.get(_key(manifest))

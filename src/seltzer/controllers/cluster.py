@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,6 +16,9 @@ from seltzer.api.labels import CONFIG, CONTROLLER_POD
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import config, names
+from seltzer.build.components import slurmrestd
+from seltzer.build.components.base import GeneratedKey
+from seltzer.build.components.table import COMPONENTS, CONTROL_PLANE, findings
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
 from seltzer.build.pods import checksum
@@ -36,7 +39,7 @@ from seltzer.plan import slurm_presence
 from seltzer.plan.actions import Delete
 from seltzer.plan.cluster import cluster_plan as plan
 from seltzer.plan.cluster import cluster_status
-from seltzer.plan.cluster.cluster_plan import CONTROLLER, LOGIN, REST, Candidate, ClusterObservation
+from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted
 
 
 class ClusterController:
@@ -71,7 +74,7 @@ class ClusterController:
         subject = Subject(kinds.CLUSTERS, cluster)
         done = await Actor(self._client, self._children, subject, connection).act(decision.actions)
         failures = [failure.message for failure in done.failures]
-        status = cluster_status.status(seen, decision, failures, now())
+        status = cluster_status.status(seen, decision, findings(seen), failures, now())
         metrics.tell_cluster(*key, status)
         told = cluster_status.happenings(cluster, status, seen, decision)
         await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, told)
@@ -85,7 +88,7 @@ class ClusterController:
         if connection := self._connections.get(key):
             return connection
         lease = self._caches.leases.get(Key(key.namespace, names.controller(cluster)))
-        rest = self._caches.deployments.get(Key(key.namespace, names.rest(cluster)))
+        rest = self._caches.deployments.get(Key(key.namespace, slurmrestd.COMPONENT.named(cluster)))
         if not slurm_presence.can_be_asked(lease, rest) or self._jwt_key(cluster) is None:
             return None
         secrets = Secrets(lambda: self._jwt_key(cluster) or b"", lambda: self._holder(cluster))
@@ -113,7 +116,7 @@ class ClusterController:
             candidate, refusal = None, str(error)
         deployments = self._deployments(cluster)
         controller = deployments.get(CONTROLLER)
-        pods = caches.pods.by("cluster", str(key))
+        pods = _by_component(caches.pods.by("cluster", str(key)))
         return ClusterObservation(
             cluster=cluster,
             candidate=candidate,
@@ -124,29 +127,34 @@ class ClusterController:
             drifted=drifted,
             absent=self._absent(cluster),
             deployments=deployments,
-            pods={each: _of_component(pods, each) for each in (CONTROLLER, REST, LOGIN)},
-            trials=_of_component(pods, "trial"),
+            pods={each.name: pods.get(each.name, ()) for each in CONTROL_PLANE},
+            trials=pods.get("trial", ()),
             leftovers=self._leftovers(key),
             claim=caches.claims.get(Key(key.namespace, names.controller(cluster))),
             lease=caches.leases.get(Key(key.namespace, names.controller(cluster))),
             slurm=members.slurm(caches, key, connection, with_our_writes=False),
             failure=connection.failure if connection else "",
             jobs=connection.jobs if connection else None,
-            slurmds=len(_of_component(pods, "slurmd")),
-            login_config=self._login_config(cluster),
-            nodes=self._nodes(pods),
+            slurmds=len(pods.get("slurmd", ())),
+            mounted=self._mounted(cluster),
+            nodes=self._nodes(pods.get(CONTROLLER, ())),
             silence=caches.silence(Key(key.namespace, names.controller(cluster))),
             now=time.time(),
         )
 
-    def _nodes(self, pods: list[Pod]) -> dict[str, Node]:
-        """Those that the controller's pods are on."""
-        named = {pod.spec.node_name for pod in _of_component(pods, CONTROLLER)}
+    def _nodes(self, controllers: Iterable[Pod]) -> dict[str, Node]:
+        """The Kubernetes nodes that the controller's pods are on."""
+        named = {pod.spec.node_name for pod in controllers}
         return {name: node for name in named if (node := self._caches.nodes.get(Key("", name)))}
 
-    def _login_config(self, cluster: SlurmCluster) -> str | None:
-        found = self._caches.config_maps.get(Key(cluster.metadata.namespace, names.login(cluster)))
-        return checksum(json.dumps(dict(found.data), sort_keys=True)) if found else None
+    def _mounted(self, cluster: SlurmCluster) -> tuple[Mounted, ...]:
+        found = []
+        for component in COMPONENTS:
+            key = Key(cluster.metadata.namespace, component.named(cluster))
+            if component.config_annotation and (config_map := self._caches.config_maps.get(key)):
+                digest = checksum(json.dumps(dict(config_map.data), sort_keys=True))
+                found.append(Mounted(component.name, component.config_annotation, digest))
+        return tuple(found)
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:
@@ -164,21 +172,24 @@ class ClusterController:
         return candidate, ""
 
     def _absent(self, cluster: SlurmCluster) -> tuple[Manifest, ...]:
-        """What is made once and then stays: keys too, since new ones would lock out whoever has the old."""
+        """Objects that are made once and then stay; keys too, since new ones would lock out clients with the old."""
         wanted = build.created_once(cluster)
         namespace = cluster.metadata.namespace
         if self._caches.secrets.get(Key(namespace, names.keys(cluster))) is None:
             wanted.append(build.keys(cluster, os.urandom(1024), os.urandom(32)))
-        if self._caches.secrets.get(Key(namespace, names.login(cluster))) is None:
-            wanted.append(build.host_key(cluster, new_host_key()))
+        for component in COMPONENTS:
+            if component.secret and self._caches.secrets.get(Key(namespace, component.named(cluster))) is None:
+                data = {key: _GENERATORS[how]() for key, how in component.secret.items()}
+                wanted.append(build.secret(cluster, component, data))
         return self._children.absent(wanted)
 
     def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
-        wanted = {CONTROLLER: names.controller(cluster), REST: names.rest(cluster), LOGIN: names.login(cluster)}
-        found = {
-            each: self._caches.deployments.get(Key(cluster.metadata.namespace, name)) for each, name in wanted.items()
+        namespace, found = cluster.metadata.namespace, self._caches.deployments
+        return {
+            component.name: deployment
+            for component in CONTROL_PLANE
+            if (deployment := found.get(Key(namespace, component.named(cluster))))
         }
-        return {each: deployment for each, deployment in found.items() if deployment is not None}
 
     def _leftovers(self, key: Key) -> tuple[Delete, ...]:
         return tuple(
@@ -188,8 +199,11 @@ class ClusterController:
         )
 
 
-def _of_component(pods: list[Pod], component: str) -> tuple[Pod, ...]:
-    return tuple(pod for pod in pods if pod.metadata.labels.get(names.COMPONENT) == component)
+def _by_component(pods: Iterable[Pod]) -> dict[str, tuple[Pod, ...]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.metadata.labels.get(names.COMPONENT, ""), []).append(pod)
+    return {component: tuple(each) for component, each in found.items()}
 
 
 def new_host_key() -> bytes:
@@ -197,3 +211,6 @@ def new_host_key() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
+
+
+_GENERATORS: Mapping[GeneratedKey, Callable[[], bytes]] = {"openssh-ed25519": new_host_key}

@@ -29,20 +29,12 @@ class _History:
 
 
 class Machines:
-    """All Kubernetes nodes. `changed` is called with the name of a node that changed in something that matters.
-
-    `following` returns for how many seconds the watch of nodes has run without a break.
-    """
+    """All Kubernetes nodes. `following` returns for how many seconds the watch of nodes has run without a break."""
 
     def __init__(
-        self,
-        nodes: Store[Node],
-        changed: Callable[[str], None],
-        following: Callable[[], float],
-        clock: Callable[[], float] = time.monotonic,
+        self, nodes: Store[Node], following: Callable[[], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._nodes = nodes
-        self._changed = changed
         self._following = following
         self._clock = clock
         self._seen: dict[str, _History] = {}
@@ -72,8 +64,7 @@ class Machines:
         return min(now - first, self._following())
 
     def _on_node(self, before: Node | None, after: Node | None) -> None:
-        # A heartbeat every few minutes changes nothing that matters.
-        if before and after and _matters(before) == _matters(after):
+        if not differs(before, after):
             return
         item = after or before
         assert item
@@ -85,7 +76,11 @@ class Machines:
             history.since = now
             if before is not None:
                 history.changes.append(now)
-        self._changed(item.metadata.name)
+
+
+def differs(before: Node | None, after: Node | None) -> bool:
+    """Whether a Kubernetes node has changed in something that matters: not by a heartbeat."""
+    return before is None or after is None or _matters(before) != _matters(after)
 
 
 def _matters(node: Node) -> object:

@@ -43,7 +43,7 @@ async def report(
 async def record(recorder: Recorder, resource: Resource[Any], item: Any, events: Iterable[PlannedEvent]) -> None:
     """Events only."""
     for each in events:
-        await recorder.tell(resource, item, each.kind, each.reason, each.message)
+        await recorder.record(resource, item, each.kind, each.reason, each.message)
 
 
 async def _write(client: Client, resource: Resource[Any], item: HasMeta, status: msgspec.Struct) -> None:

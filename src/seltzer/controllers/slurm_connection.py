@@ -10,10 +10,10 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import quote
 
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
+from seltzer.build.components import slurmctld, slurmd, slurmrestd
 from seltzer.controllers import metrics
 from seltzer.controllers.slurm_feeds import Deadlines, Feed
 from seltzer.controllers.slurmd_probe import SlurmdProbe
@@ -25,6 +25,7 @@ from seltzer.slurm.errors import SlurmError, Unavailable
 from seltzer.slurm.http import Http
 from seltzer.slurm.nodes import Change, NodeCache, Pace, View
 from seltzer.slurm.token import TokenSource
+from seltzer.wire import guard_api
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,8 @@ class SlurmConnection:
         self._route = route
         self._secrets = secrets
         self._tokens = TokenSource(secrets.jwt_key)
-        self._client = SlurmClient(route.http(namespace, names.rest(cluster), names.PORTS["slurmrestd"]), self._tokens)
+        rest = route.http(namespace, slurmrestd.COMPONENT.named(cluster), slurmrestd.PORT)
+        self._client = SlurmClient(rest, self._tokens)
         self._may_write = may_write
         self._changed = changed
         self._written = 0.0
@@ -135,7 +137,7 @@ class SlurmConnection:
     async def _count_jobs(self) -> None:
         while True:
             with contextlib.suppress(SlurmError):
-                counts = await slurm_metrics.job_counts(self._controller("slurmctld"))
+                counts = await slurm_metrics.job_counts(self._controller(slurmctld.PORT))
                 found = JobCounts(running=counts.running, pending=counts.pending)
                 before, self._jobs = self._jobs, (time.monotonic(), found)
                 if before is None or before[1] != found:
@@ -175,7 +177,7 @@ class SlurmConnection:
         """When the last job on each of these nodes reaches its limit; None for a job without a limit."""
         if not nodes:
             return {}
-        text = await self._ask_guard(f"/jobs/{quote(hostlist.fold(nodes), safe='')}")
+        text = await self._ask_guard(guard_api.jobs(hostlist.fold(nodes)))
         now, wanted = time.time(), frozenset(nodes)
         longest: dict[str, float | None] = {}
         for job in jobs.parse(text):
@@ -194,21 +196,21 @@ class SlurmConnection:
 
     async def _who_answers(self, addresses: Sequence[str]) -> list[str] | None:
         try:
-            return (await self._ask_guard(f"/alive/{names.PORTS['slurmd']}/{','.join(addresses)}")).split()
+            return (await self._ask_guard(guard_api.alive(slurmd.PORT, addresses))).split()
         except SlurmError as error:
             logger.warning("%s: which nodes answer isn't known: %s", self.key, error)
             return None
 
     async def _ask_named(self, _: None) -> frozenset[str] | None:
         try:
-            return jobs.parse_named(await self._ask_guard("/named"))
+            return jobs.parse_named(await self._ask_guard(guard_api.NAMED))
         except SlurmError as error:
             logger.warning("%s: which nodes waiting jobs name isn't known: %s", self.key, error)
             return None
 
     async def _ask_queued(self, partition: str) -> int | None:
         try:
-            return await slurm_metrics.jobs_in_partition(self._controller("slurmctld"), partition)
+            return await slurm_metrics.jobs_in_partition(self._controller(slurmctld.PORT), partition)
         except SlurmError as error:
             logger.warning("%s: how many jobs wait in %s isn't known: %s", self.key, partition, error)
             return None
@@ -216,16 +218,16 @@ class SlurmConnection:
     async def _ask_guard(self, path: str) -> str:
         """Ask slurmctld's guard, which runs squeue: lists of jobs take a minute over REST."""
         with metrics.slurm_call("jobs"):
-            headers = {"X-SLURM-USER-TOKEN": self._tokens.token()}
-            answer = await self._controller("guard").exchange("GET", path, headers=headers)
+            headers = {guard_api.AUTHORIZATION: self._tokens.token()}
+            answer = await self._controller(slurmctld.GUARD_PORT).exchange("GET", path, headers=headers)
         if answer.status != 200:
             raise Unavailable(f"the guard answered with {answer.status}: {answer.gist}")
         return answer.body.decode(errors="replace")
 
-    def _controller(self, port: str) -> Http:
+    def _controller(self, port: int) -> Http:
         """The pod that is the controller now."""
         pod = self._secrets.controller()
-        return self._route.http(self.key.namespace, self._service, names.PORTS[port], pod=pod, deadline=_GUARD_DEADLINE)
+        return self._route.http(self.key.namespace, self._service, port, pod=pod, deadline=_GUARD_DEADLINE)
 
 
 class SlurmConnections:

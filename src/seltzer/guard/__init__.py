@@ -1,8 +1,8 @@
-"""PID 1 of the slurmctld container: runs slurmctld as its child and sees that only one controller ever writes.
+"""PID 1 of the slurmctld container: runs slurmctld as its child and ensures that only one controller ever writes.
 
-It runs where there is only Python's standard library, so it imports nothing else, not even from Seltzer.
+Only Python's standard library is available here. The guard imports nothing else, not even other parts of Seltzer.
 
-One thread, the supervisor's, does all that could harm: it starts, signals and ends slurmctld and looks at the fence.
-What may have to wait for somebody (the API server, slurmctld's answer, squeue) has a thread of its own and only leaves
-word.
+One thread, the supervisor's, does everything that can cause harm: it starts, signals and ends slurmctld and checks the
+fence. Whatever may block (calls to the API server, slurmctld's replies, squeue) runs in a thread of its own, which only
+leaves its result behind.
 """

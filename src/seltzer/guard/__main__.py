@@ -1,4 +1,4 @@
-"""`python3 -m seltzer.guard run` looks after slurmctld; `try` tells whether it starts with a configuration."""
+"""`python3 -m seltzer.guard run` supervises slurmctld; `try` checks whether slurmctld starts with a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(words: list[str]) -> int:
 
 
 def _run() -> int:
-    # What one of the two commands doesn't need, it doesn't wait for.
+    # Imported here: `try` must not wait for imports that only `run` needs.
     from seltzer.guard import http_server, slurmd_probe
     from seltzer.guard.kube.client import in_cluster
     from seltzer.guard.supervisor import Supervisor
@@ -39,10 +39,11 @@ def _run() -> int:
     processes = Processes()
     supervisor = Supervisor(settings, api, processes)
     try:
-        slurmd_probe.make_room(http_server.AT_ONCE)
+        slurmd_probe.raise_file_limit(http_server.AT_ONCE)
         http_server.serve(settings, processes, supervisor.unready)
     except OSError as error:
-        log.say(f"nobody can ask for jobs here: {error}")  # a pity, but no reason not to run slurmctld
+        # Without this port the operator can't list jobs here; that is no reason not to run slurmctld.
+        log.say(f"can't serve HTTP, so jobs can't be listed here: {error}")
     return supervisor.run()
 
 

@@ -1,10 +1,12 @@
-"""`GET /jobs/<hostlist>`: which jobs are on these nodes, asked beside slurmctld, where it is cheap.
-`GET /named`: which nodes waiting jobs ask for by name.
-`GET /alive/<port>/<addresses>`: at which of these addresses a slurmd answers.
-`GET /readyz`: whether slurmctld here is ready, or stands by.
+"""The guard's HTTP API.
 
-The answers about jobs are what squeue prints, for `seltzer.slurm.jobs`. The caller is the operator, which shows that it
-has the cluster's key with a token of user slurm. Anybody may ask for our health: kubelet has no token.
+`GET /jobs/<hostlist>`: the jobs on these nodes, listed beside slurmctld, where it is cheap.
+`GET /named`: the nodes that pending jobs request by name.
+`GET /alive/<port>/<addresses>`: the addresses at which a slurmd answers.
+`GET /readyz`: whether slurmctld is ready here, or the pod stands by.
+
+Answers about jobs are squeue's output. The caller is the operator, which proves with a token of user slurm that it has
+the cluster's key. Health is public: the kubelet has no token.
 """
 
 from __future__ import annotations
@@ -30,31 +32,15 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld.config import LOCAL
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import guard_api, squeue
 
 AT_ONCE = 4
 _CONNECTIONS = 32
 _HOSTLIST = re.compile(r"[A-Za-z0-9_.,\[\]-]{1,65536}")
-# As in seltzer.slurm.jobs, which we may not import: there it is said why.
-_FIELDS = ("JobArrayID", "UserName", "State", "Partition", "NodeList", "TimeLeft", "Requeue", "Reason")
-_STATES = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
-
-
-def command(squeue: str, hostlist: str) -> list[str]:
-    """The words that ask for the jobs on these nodes."""
-    fields = ",".join(f"{name}:\x1f" for name in _FIELDS)
-    return [
-        *(squeue, "--noheader", "--noconvert", f"--Format={fields}"),
-        *(f"--nodelist={hostlist}", f"--states={_STATES}"),
-    ]
-
-
-def naming(squeue: str) -> list[str]:
-    """The words that ask which nodes each waiting job names."""
-    return [squeue, "--noheader", "--states=PENDING", "--Format=ReqNodes:\n"]
 
 
 def is_administrator(token: str, key: bytes, now: float) -> bool:
-    """Whether this is a token of user slurm that is good now, signed with the cluster's key."""
+    """Whether this is a valid token of user slurm, signed with the cluster's key."""
     try:
         signed, _, signature = token.encode("ascii").rpartition(b".")
         head, _, claims = signed.partition(b".")
@@ -73,7 +59,7 @@ def _decode(part: bytes) -> bytes:
 
 
 class Jobs:
-    """Runs squeue, a few at a time and never for long."""
+    """Runs squeue and slurmd probes: a few at a time, and never for long."""
 
     def __init__(self, settings: Settings, processes: Processes, unready: Callable[[], str]) -> None:
         self._unready = unready
@@ -85,47 +71,49 @@ class Jobs:
         self._turns = threading.BoundedSemaphore(AT_ONCE)
 
     def answer(self, path: str, token: str) -> tuple[int, bytes]:
-        """A status of HTTP and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
-        if path == "/healthz":
+        """An HTTP status and a body, for a path such as `/jobs/cpu-[0-3]`, percent-encoded or not."""
+        if path == guard_api.HEALTH:
             return 200, b"ok\n"
-        if path == "/readyz":
+        if path == guard_api.READY:
             why = self._unready()
             return (503, f"{why}\n".encode()) if why else (200, b"ok\n")
-        if not path.startswith(("/jobs/", "/alive/")) and path != "/named":
-            return 404, b"ask for /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
+        if not path.startswith((guard_api.JOBS, guard_api.ALIVE)) and path != guard_api.NAMED:
+            return 404, b"use /jobs/<hostlist>, /named, /alive/<port>/<addresses>, /readyz or /healthz\n"
         try:
             key = self._key.read_bytes()
         except OSError:
             return 503, b"slurmctld has not been started here\n"
         if not is_administrator(token, key, time.time()):
             return 401, b"X-SLURM-USER-TOKEN has to be a token of user slurm that has not expired\n"
-        if path.startswith("/alive/"):
-            return self._alive(unquote(path.removeprefix("/alive/")))
-        hostlist = unquote(path.removeprefix("/jobs/"))
-        if path != "/named" and not _HOSTLIST.fullmatch(hostlist):
-            return 400, b"that is no hostlist\n"
+        if path.startswith(guard_api.ALIVE):
+            return self._alive(unquote(path.removeprefix(guard_api.ALIVE)))
+        hostlist = unquote(path.removeprefix(guard_api.JOBS))
+        if path != guard_api.NAMED and not _HOSTLIST.fullmatch(hostlist):
+            return 400, b"not a hostlist\n"
         if not self._turns.acquire(blocking=False):
-            return 503, b"too many ask at once\n"
+            return 503, b"too many requests at once\n"
         try:
-            if path != "/named":
-                return self._ask(command(self._squeue, hostlist))
-            status, printed = self._ask(naming(self._squeue))
-            # Mostly empty lines, and the same nodes again and again.
-            return status, b"".join(sorted({b"%b\n" % line.strip() for line in printed.splitlines() if line.strip()}))
+            if path != guard_api.NAMED:
+                return self._ask([self._squeue, *squeue.jobs_on_nodes(hostlist)])
+            status, printed = self._ask([self._squeue, *squeue.NAMED_NODES])
+            # Many jobs name no nodes, or the same ones.
+            return status, "".join(
+                f"{each}\n" for each in squeue.parse_named(printed.decode(errors="replace"))
+            ).encode()
         finally:
             self._turns.release()
 
     def _alive(self, text: str) -> tuple[int, bytes]:
         asked = slurmd_probe.parse(text)
         if asked is None:
-            return 400, b"that is no port with addresses\n"
+            return 400, b"not a port with addresses\n"
         if not self._turns.acquire(blocking=False):
-            return 503, b"too many ask at once\n"
+            return 503, b"too many requests at once\n"
         try:
-            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.room(AT_ONCE))
+            found = slurmd_probe.answering(*asked, patience=2.0, at_once=slurmd_probe.probes_at_once(AT_ONCE))
             return 200, "".join(f"{each}\n" for each in found).encode()
         except OSError as error:
-            return 503, f"not all can be asked: {error}\n".encode()
+            return 503, f"not all addresses can be probed: {error}\n".encode()
         finally:
             self._turns.release()
 
@@ -147,9 +135,9 @@ class Jobs:
 
 
 def serve(settings: Settings, processes: Processes, unready: Callable[[], str]) -> ThreadingHTTPServer:
-    """Answer on the guard's port, on all addresses, in threads of its own; `shutdown` ends it.
+    """Serve on the guard's port, on all addresses, in threads of its own; `shutdown` ends it.
 
-    `unready` tells why nobody should count on this pod, or nothing.
+    `unready` returns why this pod can't be relied on, or an empty string.
     """
     server = _listen(settings.places.http_port, Jobs(settings, processes, unready).answer)
     threading.Thread(target=server.serve_forever, daemon=True, name="jobs").start()
@@ -160,10 +148,10 @@ def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> Threa
     connections = threading.BoundedSemaphore(_CONNECTIONS)
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # for who connects and says nothing
+        timeout = 10.0  # for clients that connect and send nothing
 
         def do_GET(self) -> None:
-            status, body = answer(self.path, self.headers.get("X-SLURM-USER-TOKEN", ""))
+            status, body = answer(self.path, self.headers.get(guard_api.AUTHORIZATION, ""))
             self.send_response(status)
             self.send_header("Content-Type", "text/plain; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
@@ -180,11 +168,11 @@ def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> Threa
         def server_bind(self) -> None:
             if self.address_family == socket.AF_INET6:
                 self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            # Not HTTPServer's: that asks DNS for our name, and nobody needs it.
+            # Not HTTPServer's: that looks up our name in DNS, which nothing needs.
             socketserver.TCPServer.server_bind(self)
 
         def verify_request(self, *_: Any) -> bool:
-            return connections.acquire(blocking=False)  # or the connection is closed
+            return connections.acquire(blocking=False)  # otherwise the connection is closed
 
         def process_request_thread(self, *what: Any) -> None:
             try:
@@ -193,6 +181,6 @@ def _listen(port: int, answer: Callable[[str, str], tuple[int, bytes]]) -> Threa
                 connections.release()
 
         def handle_error(self, *_: Any) -> None:
-            pass  # the other side has gone
+            pass  # the client has disconnected
 
     return Server(("", port), Handler)

@@ -1,4 +1,4 @@
-"""The guard's own lines, among slurmctld's."""
+"""The guard's own log lines, among slurmctld's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from contextlib import suppress
 
 
 def say(line: str) -> None:
-    """One line to where slurmctld's output goes too. Never fails."""
+    """Write one line to the stream that slurmctld's output goes to. Never fails."""
     with suppress(OSError):
         os.write(2, f"seltzer-guard: {line}\n".encode(errors="replace"))

@@ -1,7 +1,7 @@
-"""Every process of the container, started by us or orphaned, is waited for exactly once.
+"""Waits exactly once for every process of the container, whether started by the guard or orphaned.
 
-Python's Popen takes a process that somebody else has waited for as one that ended well. So whoever starts a process
-starts it here, and what `reap` finds is either the business of its Popen or an orphan's.
+Popen reports success for a process that somebody else has waited for. Every process is therefore started here, and
+each process that `reap` finds belongs either to its Popen or is an orphan.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import IO
 
 
 class Processes:
-    """The processes under this one; all methods may be called from any thread."""
+    """The processes below this one. All methods may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # between a start and its being known nothing is reaped
+        self._lock = threading.Lock()  # nothing is reaped between the start of a process and its registration
         self._ours: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(
@@ -32,7 +32,7 @@ class Processes:
         cwd: Path | None = None,
         stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """Without input and in the root folder unless `stdin` or `cwd` are given; `env` is added to the environment."""
+        """Runs without input and in the root folder unless `stdin` or `cwd` is given. Adds `env` to the environment."""
         with self._lock:
             process = subprocess.Popen(
                 argv,
@@ -47,17 +47,17 @@ class Processes:
         return process
 
     def reap(self) -> None:
-        """Take note of all that have ended; never waits."""
+        """Reap every process that has ended. Never blocks."""
         with self._lock:
             while (pid := _ended()) is not None:
                 process = self._ours.get(pid)
                 if process is None:
                     os.waitpid(pid, os.WNOHANG)
                 elif process.poll() is None:
-                    return  # another thread is about to wait for it; what is behind it has time until the next turn
+                    return  # another thread is about to wait for it; the ones behind it are reaped next time
                 else:
                     del self._ours[pid]
-            # Those that their own thread has waited for.
+            # Processes that their own thread has waited for.
             for pid in [pid for pid, process in self._ours.items() if process.returncode is not None]:
                 del self._ours[pid]
 

@@ -1,4 +1,4 @@
-"""Where things are, how long they may take, and who we are."""
+"""Paths, timeouts and identity of the guard."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seltzer.wire import guard_api
+
 SHORTEST_LEASE, LONGEST_LEASE = 2, 300
 
 
 @dataclass(frozen=True)
 class Places:
-    """Folders and ports of the container."""
+    """Folders, programs and ports in the container."""
 
     config: Path = Path("/etc/seltzer/config")
     keys: Path = Path("/etc/seltzer/keys")
@@ -19,7 +21,7 @@ class Places:
     link: Path = Path("/run/slurmctld-state")
     etc: Path = Path("/etc/slurm")
     cores: Path = Path("/run/cores")
-    verdict: Path = Path("/dev/termination-log")
+    termination_log: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
     sdiag: str = "sdiag"
@@ -29,43 +31,43 @@ class Places:
     gdb: str = "gdb"
     port: int = 6817
     trial_port: int = 6917
-    http_port: int = 6816
+    http_port: int = guard_api.PORT
 
 
 @dataclass(frozen=True)
 class Times:
-    """All in seconds."""
+    """All values are in seconds."""
 
-    tick: float = 0.2  # how often the fence and the configuration are looked at
+    tick: float = 0.2  # how often the fence and the configuration are checked
     probe: float = 0.05  # how often slurmctld is asked whether it is ready
-    api: float = 3.0  # for one call of the API server
+    api: float = 3.0  # deadline for one call to the API server
     lease: float = 3.0
-    announce: float = 10.0  # how often we see whether the EndpointSlice still says so
-    blocked: float = 1.0  # how often somebody who can't start looks whether it was mended
-    volume: float = 2.0  # how often the free space is looked at
+    announce: float = 10.0  # how often the EndpointSlice is checked for our address
+    blocked: float = 1.0  # how often a blocked guard checks whether the cause was fixed
+    volume: float = 2.0  # how often the free space is checked
     backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-    steady: float = 60.0  # who was up for this long starts at the beginning of the back-off again
-    probation: float = 5.0  # a configuration is good when slurmctld has been up with it for this long
-    reconfigure: float = 60.0  # slurmctld is started anew if it hasn't begun to reconfigure by then
+    steady: float = 60.0  # after this uptime the back-off starts over
+    probation: float = 5.0  # a configuration is good once slurmctld has run with it for this long
+    reconfigure: float = 60.0  # slurmctld is restarted if it hasn't begun to reconfigure by then
     grace: float = 50.0  # from SIGTERM to SIGKILL
-    lost_grace: float = 5.0  # the same when another one leads: what is saved now is saved in vain
+    lost_grace: float = 5.0  # the same when another guard leads: anything saved now is lost anyway
     trial: float = 20.0
     squeue: float = 10.0
-    partitions: float = 30.0  # for telling slurmctld which of them are to be UP, and for its saving that
+    partitions: float = 30.0  # for setting partition states in slurmctld, and for slurmctld to save them
     gdb: float = 30.0
-    repair: float = 20.0  # for putting jobs right before anything is scheduled
-    # After a crash: jobs whose start was saved and never reached a node are missed by slurmctld when that registers,
-    # later than BatchStartTimeout (10 s) after the start. By itself that would be in a quarter of an hour.
-    roll_call: float = 20.0
-    roll_call_again: float = 5.0  # how often it is seen whether all nodes answer
-    talk: float = 1.0  # how long slurmctld talks to a node that answers, at most
-    roll_call_latest: float = 120.0
-    rotate: float = 5.0  # how often the size of the logs is looked at
+    repair: float = 20.0  # for repairing jobs before anything is scheduled
+    # After a crash: a job whose start was saved but never reached a node goes unnoticed until that node registers
+    # later than BatchStartTimeout (10 s) after the start. Left alone, that takes a quarter of an hour.
+    reregister_after: float = 20.0
+    reregister_retry: float = 5.0  # how often to check whether all nodes answer
+    node_reply: float = 1.0  # the longest that slurmctld talks to a node that answers
+    reregister_latest: float = 120.0
+    rotate: float = 5.0  # how often the size of the logs is checked
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Who we are, and what of Kubernetes is ours."""
+    """The guard's identity, and the Kubernetes objects that belong to it."""
 
     namespace: str
     lease: str
@@ -74,13 +76,13 @@ class Settings:
     address: str
     places: Places = field(default_factory=Places)
     times: Times = field(default_factory=Times)
-    reserve: int = 64 << 20  # bytes of the state volume that are kept back for when it is full
+    reserve: int = 64 << 20  # bytes of the state volume that are reserved for when it is full
     keep_jobs: bool = True
-    """Whether jobs that were acknowledged and not saved are put back."""
+    """Whether jobs that were acknowledged but not saved are put back."""
 
 
 def from_environment(env: Mapping[str, str]) -> Settings:
-    """What the pod's manifest says. Raises KeyError or ValueError by the variable that is missing or wrong."""
+    """Reads the pod's environment. Raises KeyError or ValueError naming the variable that is missing or wrong."""
     lease = _lease(env)
     return Settings(
         namespace=env["SELTZER_NAMESPACE"],
@@ -89,7 +91,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
         identity=env["SELTZER_IDENTITY"],
         address=env["SELTZER_ADDRESS"],
         times=Times(
-            # So that a renewal that got stuck on a dead connection is sent again while the Lease is ours.
+            # A renewal that is stuck on a dead connection is sent again while the Lease is still ours.
             api=min(3.0, lease / 3),
             lease=lease,
             grace=_seconds(env, "SELTZER_STOP_GRACE", 50),

@@ -1,8 +1,7 @@
-"""Which of these addresses have a slurmd that answers: asked from slurmctld's own pod, so that it tells what slurmctld
-would see.
+"""Finds the addresses at which a slurmd answers. Runs in slurmctld's own pod, so it sees what slurmctld would see.
 
-We connect, say that we have nothing to say, and wait until the other side closes. The kernel alone takes a connection
-for a slurmd that hangs or is frozen; only a slurmd that is well closes it.
+A probe connects, shuts down its sending side, and waits for the peer to close. The kernel alone accepts connections for
+a slurmd that hangs or is frozen; only a healthy slurmd closes them.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from collections import deque
 from collections.abc import Sequence
 
 MOST = 4096
-# An answer that came later would tell of a moment that is long over.
+# A later answer would describe a moment that has long passed.
 DEADLINE = 5.0
-# Files that are left to everything else here, above all to who renews the Lease.
+# File descriptors left for everything else here, above all for the renewal of the Lease.
 _RESERVE = 256
 _TICK = 0.25
-# With these the network says that nobody is there. All others, such as a table that is full, tell of ourselves.
-_NOBODY = frozenset(
+# Errors by which the network says that no slurmd is there. All others, such as a full table, are problems of our own.
+_UNREACHABLE = frozenset(
     {
         *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT),
         *(errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.EACCES),
@@ -34,7 +33,7 @@ _NOBODY = frozenset(
 
 
 def parse(text: str) -> tuple[int, list[str]] | None:
-    """A port and addresses, from `6818/10.0.0.1,10.0.0.2`; None if it isn't that."""
+    """A port and addresses, from `6818/10.0.0.1,10.0.0.2`; None if the text is malformed."""
     port, _, listed = text.partition("/")
     addresses = listed.split(",")
     try:
@@ -46,45 +45,45 @@ def parse(text: str) -> tuple[int, list[str]] | None:
     return (number, addresses) if 0 < number < 65536 and len(addresses) <= MOST else None
 
 
-def make_room(askers: int) -> None:
-    """Have so many ask for all addresses side by side, as far as we may: 1,024 files are what a process often has."""
+def raise_file_limit(requests: int) -> None:
+    """Let this many requests probe all addresses at the same time, as far as the limit allows: it is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = askers * MOST + _RESERVE
+    wanted = requests * MOST + _RESERVE
     wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # then fewer are asked at once
+        with contextlib.suppress(OSError, ValueError):  # then fewer are probed at once
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def room(askers: int) -> int:
-    """How many addresses each of so many may ask at once."""
+def probes_at_once(requests: int) -> int:
+    """How many addresses each of this many requests may probe at once."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - _RESERVE) // askers))
+    return MOST if soft == resource.RLIM_INFINITY else max(1, min(MOST, (soft - _RESERVE) // requests))
 
 
 def answering(
     port: int, addresses: Sequence[str], patience: float, *, at_once: int = MOST, deadline: float = DEADLINE
 ) -> list[str]:
-    """Those that answer. Each other one was asked and given so many seconds; OSError if that can't be said of all.
+    """The addresses that answer. Each of the others had `patience` seconds; raises OSError if that isn't true of all.
 
-    The seconds count while we listen: what comes while this process is held up is nobody's silence.
+    Only the seconds in which this process listens count: time in which it is stalled doesn't make a slurmd silent.
     """
     end = time.monotonic() + deadline
     waiting = deque(dict.fromkeys(addresses))
-    with _Asked(port) as asked:
-        while waiting or asked.open:
+    with _Probes(port) as probes:
+        while waiting or probes.open:
             if time.monotonic() >= end:
                 raise TimeoutError(
-                    f"{len(waiting) + len(asked.open)} of them could not be waited for, {at_once} at once"
+                    f"{len(waiting) + len(probes.open)} addresses were not probed in time, {at_once} at once"
                 )
-            while waiting and len(asked.open) < at_once:
-                asked.begin(waiting.popleft(), patience)
-            asked.listen()
-    return asked.found
+            while waiting and len(probes.open) < at_once:
+                probes.begin(waiting.popleft(), patience)
+            probes.listen()
+    return probes.found
 
 
-class _Asked:
-    """Connections that are under way, the oldest first."""
+class _Probes:
+    """Connections in progress, the oldest first."""
 
     def __init__(self, port: int) -> None:
         self.found: list[str] = []
@@ -93,7 +92,7 @@ class _Asked:
         self._selector = selectors.DefaultSelector()
         self._listened = 0.0
 
-    def __enter__(self) -> _Asked:
+    def __enter__(self) -> _Probes:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,25 +101,25 @@ class _Asked:
         self._selector.close()
 
     def begin(self, address: str, patience: float) -> None:
-        """OSError if it can't be asked, through no fault of its own."""
+        """Raises OSError if the address can't be probed for a reason that isn't its own."""
         one = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         self.open[one] = (address, self._listened + patience)
         one.setblocking(False)
         self._selector.register(one, selectors.EVENT_WRITE)
         code = one.connect_ex((address, self._port))
-        if code not in (0, errno.EINPROGRESS) and _is_nobody(code):
+        if code not in (0, errno.EINPROGRESS) and _is_unreachable(code):
             self._end(one)
 
     def listen(self) -> None:
-        """For a moment."""
+        """Wait for events, for one tick at most."""
         began = time.monotonic()
         for key, _ in self._selector.select(_TICK):
             assert isinstance(key.fileobj, socket.socket)
             one = key.fileobj
             if key.events == selectors.EVENT_READ:
-                self.found.append(self.open[one][0])  # whatever it is, there is somebody
+                self.found.append(self.open[one][0])  # any reaction, even an error, means a process is there
                 self._end(one)
-            elif _is_taken(one):
+            elif _is_connected(one):
                 self._selector.modify(one, selectors.EVENT_READ)
             else:
                 self._end(one)
@@ -136,10 +135,10 @@ class _Asked:
         del self.open[one]
 
 
-def _is_taken(one: socket.socket) -> bool:
-    """Whether the connection is there; then the other side is told that nothing follows, and has to close it."""
+def _is_connected(one: socket.socket) -> bool:
+    """Whether the connection is established. If it is, shuts down our side, which makes the peer close it."""
     code = one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code and _is_nobody(code):
+    if code and _is_unreachable(code):
         return False
     try:
         one.shutdown(socket.SHUT_WR)
@@ -148,7 +147,7 @@ def _is_taken(one: socket.socket) -> bool:
     return True
 
 
-def _is_nobody(code: int) -> bool:
-    if code not in _NOBODY:
+def _is_unreachable(code: int) -> bool:
+    if code not in _UNREACHABLE:
         raise OSError(code, os.strerror(code))
     return True

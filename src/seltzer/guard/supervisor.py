@@ -1,4 +1,4 @@
-"""The guard's one loop: win the Lease, fence, and give slurmctld one life after the other."""
+"""The guard's main loop: win the Lease, fence, and run slurmctld for as long as the term lasts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from seltzer.guard.slurmctld.child import answers
 from seltzer.guard.slurmctld.config import Rollout, Source
 from seltzer.guard.slurmctld.crash import Crashes
 from seltzer.guard.state import continuity, epoch
-from seltzer.guard.state.epoch import Blocked, Epoch, Overtaken
+from seltzer.guard.state.epoch import Blocked, Epoch, LostRace
 from seltzer.guard.term import Term, TermContext
 from seltzer.guard.wake import Waker
+from seltzer.wire.annotations import ACCEPT_STATE
 
-_ANSWER = 0.8  # kubelet waits for a second
+_ANSWER = 0.8  # kubelet's probe times out after a second
 
 
 class Supervisor:
-    """For the main thread of a process that does nothing else."""
+    """Owns the main thread of a process that does nothing else."""
 
     def __init__(self, settings: Settings, api: KubeClient, processes: Processes) -> None:
         self._settings = settings
@@ -36,21 +37,21 @@ class Supervisor:
         self._crashes = Crashes(settings, processes, self._report)
         self._stopping = False
         rollout = Rollout(Source(settings.places.config, settings.places.keys))
-        self._realm = TermContext(
+        self._context = TermContext(
             settings, processes, self._waker, self._keeper, rollout, self._crashes, lambda: self._stopping
         )
 
     def run(self) -> int:
-        """Until SIGTERM. slurmctld has ended and the Lease is free when this returns, or raises."""
+        """Run until SIGTERM. When this returns or raises, slurmctld has ended and the Lease is free."""
         self._take_signals()
         self._crashes.prepare()
         self._keeper.start()
-        threading.Thread(target=self._tell_version, daemon=True).start()
+        threading.Thread(target=self._report_version, daemon=True).start()
         try:
             while not self._stopping:
-                term, ours = self._lead()
+                term, ours = self._acquire_term()
                 if ours:
-                    Term(self._realm, term, ours).run()
+                    Term(self._context, term, ours).run()
         finally:
             self._keeper.end()
         return 0
@@ -62,9 +63,9 @@ class Supervisor:
         self._waker.signals()
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to be woken
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the signal wakes the loop
 
-    def _tell_version(self) -> None:
+    def _report_version(self) -> None:
         argv = [*self._settings.places.slurmctld, "-V"]
         process = self._processes.start(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
@@ -75,39 +76,39 @@ class Supervisor:
         if process.returncode == 0 and said.split():
             self._report.set(slurm_version=said.split()[-1].decode(errors="replace"))
 
-    def _lead(self) -> tuple[int, Epoch | None]:
-        """Wait for the Lease, and fence. Without an epoch when we are asked to end."""
+    def _acquire_term(self) -> tuple[int, Epoch | None]:
+        """Wait for the Lease, then fence. The epoch is None when the guard is asked to end."""
         while not self._stopping:
             term = self._keeper.term
-            if term and self._keeper.sure():
+            if term and self._keeper.surely_held():
                 try:
-                    ours = self._begin()
-                except Overtaken as error:
+                    ours = self._begin_epoch()
+                except LostRace as error:
                     log.say(str(error))
-                    self._keeper.renounce()
+                    self._keeper.give_up_term()
                 except (Blocked, OSError) as error:
-                    self._realm.block(str(error))
+                    self._context.block(str(error))
                 else:
                     log.say(f"epoch {ours.number} begins")
                     return term, ours
-            self._realm.pause(self._times.tick)
+            self._context.pause(self._times.tick)
         return 0, None
 
-    def _begin(self) -> Epoch:
-        """Go on from the state on the volume, if it is the one that this cluster wrote last."""
-        # Read before the volume is looked at, so it can't be ahead of that.
+    def _begin_epoch(self) -> Epoch:
+        """Begin an epoch on the state on the volume, if it is the one that this cluster wrote last."""
+        # The Lease is read before the volume: it must not be ahead of what is found there.
         known = continuity.written(self._keeper.inherited)
-        accepted = self._keeper.annotations.get("accept-state", "")
+        accepted = self._keeper.annotations.get(ACCEPT_STATE, "")
 
         def check(found: Path | None) -> None:
-            continuity.check(found, known, accepted, self._realm.lease_words)
+            continuity.check(found, known, accepted, self._context.lease_args)
 
-        return epoch.begin(self._settings.places.state, self._keeper.sure, check=check, above=known.epoch)
+        return epoch.begin(self._settings.places.state, self._keeper.surely_held, check=check, above=known.epoch)
 
     def unready(self) -> str:
-        """Why nobody should count on this pod; empty if slurmctld here is ready, or stands by. For any thread."""
+        """Why this pod can't be relied on; empty if slurmctld is ready here or the pod stands by. For any thread."""
         if not self._keeper.term:
-            return "" if self._keeper.heard() else "it stands by, but the API server can't be asked"
+            return "" if self._keeper.in_contact() else "it stands by, but the API server doesn't answer"
         phase, message = self._report.get("phase"), self._report.get("message")
         if phase != "running":
             return f"slurmctld is {phase}" + (f": {message}" if message else "")

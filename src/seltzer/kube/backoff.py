@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""How long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Backoff:
     failures: int = 0
 
     def next(self) -> float:
-        # Capped before it is computed: 2 to the power of a day's failures is no number to multiply with.
+        # The exponent is capped first: after a day of failures the power would overflow.
         delay = min(self.first * 2.0 ** min(self.failures, 40), self.last)
         self.failures += 1
         return delay * random.uniform(0.7, 1.3)  # noqa: S311

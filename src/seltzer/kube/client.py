@@ -1,8 +1,8 @@
-"""Calls to the API server. Every call has a deadline, and only what is safe to repeat is repeated.
+"""Calls to the API server. Every call has a deadline, and only calls that are safe to repeat are repeated.
 
-Reads, server-side applies and deletes of one known object come out the same however often they are done, so they are
-tried again until the deadline when the server is away. Any other write whose answer was lost may have happened: the
-caller gets `Unavailable` and looks. 401 and 429 mean that nothing was done, so those are repeated for every call.
+Reads, server-side applies and deletes of one known object have the same result however often they are made. They are
+retried until the deadline while the server can't be reached. Any other write whose answer was lost may have happened:
+the caller gets `Unavailable` and has to check. 401 and 429 mean that nothing was done: every call is retried on those.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FIRST_DELAY, _LAST_DELAY = 0.1, 3.0
 
 
 class Listing(msgspec.Struct, Generic[T]):
-    """All objects, as they were at one resourceVersion."""
+    """All objects as of one resourceVersion."""
 
     items: list[T]
     resource_version: str
@@ -58,8 +58,8 @@ class _Kind(msgspec.Struct):
 class Client:
     """One API server. `async with` it; safe to share between tasks.
 
-    `may_write` is called right before every write and raises if this process may not write now: a leader that lost its
-    Lease while it was asleep must not finish what it had begun.
+    `may_write` is called right before every write, and raises if this process may not write now: a leader that lost its
+    Lease while it was suspended must not finish what it had begun.
     """
 
     def __init__(self, config: Config, *, may_write: Callable[[], None] = lambda: None) -> None:
@@ -69,7 +69,7 @@ class Client:
         self._watching: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Client:
-        # Watches are many, long and mostly silent: they must not take connections from calls.
+        # Watches are many, long and mostly idle: they must not take connections from calls.
         self._session = self._new_session(MOST_CONNECTIONS)
         self._watching = self._new_session(0)
         return self
@@ -100,7 +100,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         deadline: float = 60.0,
     ) -> Listing[T]:
-        """All of them, fetched in pages so that no single answer is huge."""
+        """All objects, fetched in pages so that no single answer is huge."""
         decoder = msgspec.json.Decoder(resource.type)
         items: list[T] = []
         query = {"limit": str(PAGE), **(params or {})}
@@ -113,7 +113,7 @@ class Client:
                 try:
                     items.append(decoder.decode(raw))
                 except msgspec.ValidationError as error:
-                    # One that our Struct can't hold must not make us blind to all others.
+                    # An object that our Struct can't hold must not hide all others.
                     logger.warning("a %s was skipped: %s", resource.kind, error)
             if not page.metadata.continue_:
                 return Listing(items, page.metadata.resource_version)
@@ -138,7 +138,7 @@ class Client:
         manager: str = MANAGER,
         deadline: float = DEADLINE,
     ) -> T:
-        """Server-side apply: make the fields that the manifest names so, create the object if need be."""
+        """Server-side apply: set the fields that the manifest names, and create the object if necessary."""
         metadata = manifest["metadata"]
         path = resource.path(metadata.get("namespace", ""), metadata["name"], subresource)
         body = await self.call(
@@ -163,9 +163,9 @@ class Client:
         strategic: bool = False,
         deadline: float = DEADLINE,
     ) -> T:
-        """A JSON patch if it is a list, a merge patch otherwise. With a resourceVersion in it, only onto that one.
+        """A list is sent as a JSON patch, anything else as a merge patch. A resourceVersion in it is a precondition.
 
-        A strategic one merges lists of Kubernetes' own objects, such as conditions by their types.
+        A strategic merge patch merges lists in Kubernetes' own objects, such as conditions by type.
         """
         merge = "strategic-merge" if strategic else "merge"
         kind = f"application/{'json' if isinstance(patch, list) else merge}-patch+json"
@@ -186,9 +186,9 @@ class Client:
         propagation: str | None = None,
         deadline: float = DEADLINE,
     ) -> T | None:
-        """Delete one object, and with a uid or a resourceVersion only that very one (otherwise `Conflict`).
+        """Delete one object. With a uid or a resourceVersion, only that exact one (otherwise raises `Conflict`).
 
-        What is left of it while it goes, if the server tells.
+        Returns the object's remaining state while it terminates, if the server sends it.
         """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
@@ -201,7 +201,7 @@ class Client:
         body = await self.call("DELETE", path, content=content, deadline=deadline, repeatable=uid is not None)
         return _decode(body, resource.type) if _decode(body, _Kind).kind == resource.kind else None
 
-    # --- the one way to the server --------------------------------------------------------------------------------
+    # --- every request goes through here -----------------------------------------------------------------------
 
     async def call(
         self,
@@ -214,7 +214,7 @@ class Client:
         deadline: float = DEADLINE,
         repeatable: bool = False,
     ) -> bytes:
-        """The body of the answer; raises ApiError where the server says no, Unavailable where it says nothing."""
+        """The body of the answer. Raises ApiError if the server refuses, Unavailable if it doesn't answer."""
         repeatable = repeatable or method == "GET"
         body = None if content is None else msgspec.json.encode(content)
         until = time.monotonic() + deadline
@@ -226,7 +226,7 @@ class Client:
             except Unauthorized:
                 if renewed:
                     raise
-                renewed = True  # the next try asks for a new token; a second refusal is final
+                renewed = True  # the next attempt uses a new token; a second refusal is final
                 self._config.credentials.refused()
                 continue
             except TooManyRequests as error:
@@ -236,7 +236,7 @@ class Client:
                 if not repeatable:
                     raise
                 failed, wait = error, delay
-            # Spread out: everybody who was refused with us comes back as well.
+            # With jitter: every client that was refused at the same time comes back as well.
             wait *= random.uniform(1.0, 1.3)  # noqa: S311
             if time.monotonic() + wait >= until:
                 raise failed
@@ -275,7 +275,7 @@ class Client:
     async def stream(
         self, path: str, params: Mapping[str, str], *, connect: float = DEADLINE
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """An open watch. Errors of the answer are raised as by `call`; those of reading are the reader's."""
+        """An open watch. Raises errors of the answer like `call`; errors while reading are raised to the reader."""
         session = _open(self._watching)
         headers = await self._headers("application/json")
         try:
@@ -304,7 +304,7 @@ def _open(session: aiohttp.ClientSession | None) -> aiohttp.ClientSession:
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
-    """The body, unless it would take all our memory."""
+    """The body, up to a limit that protects our memory."""
     body = bytearray()
     async for chunk in answer.content.iter_any():
         body += chunk
@@ -327,4 +327,4 @@ def _decode(body: bytes, kind: type[V]) -> V:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"the API server's answer makes no sense: {error}") from None
+        raise Unavailable(f"the API server's answer is malformed: {error}") from None

@@ -22,7 +22,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True)
 class Config:
-    """An API server, what proves that it is the one, and what proves who we are."""
+    """An API server, how to verify its identity, and our credentials."""
 
     server: str
     tls: ssl.SSLContext
@@ -31,7 +31,7 @@ class Config:
 
 
 def load(context: str | None = None, env: Mapping[str, str] = os.environ) -> Config:
-    """As kubectl finds it: $KUBECONFIG (several files, the first that names a thing wins), ~/.kube/config, the pod."""
+    """Like kubectl: $KUBECONFIG (several files; the first that has an entry wins), ~/.kube/config, the pod."""
     named = [Path(name) for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
     usual = Path(env.get("HOME", "/root")) / ".kube" / "config"
     files = named or ([usual] if usual.exists() else [])
@@ -43,7 +43,7 @@ def load(context: str | None = None, env: Mapping[str, str] = os.environ) -> Con
 
 
 def in_cluster(env: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> Config:
-    """From inside a pod. The token is read again and again, since the kubelet replaces it."""
+    """From inside a pod. The token is read repeatedly, since the kubelet replaces it."""
     try:
         host, port = env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"]
         tls = ssl.create_default_context(cafile=str(folder / "ca.crt"))
@@ -73,13 +73,13 @@ def from_kubeconfig(files: list[Path], context: str | None = None) -> Config:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A cluster, user or context; paths in it are relative to its file."""
+    """A cluster, user or context. Its paths are relative to its file."""
 
     values: Mapping[str, Any]
     folder: Path
 
     def content(self, key: str) -> bytes | None:
-        """What `key-data` holds, or the file that `key` names."""
+        """The content of `key-data`, or of the file that `key` names."""
         if data := self.values.get(f"{key}-data"):
             try:
                 return base64.b64decode(str(data), validate=True)
@@ -119,7 +119,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"the kubeconfig {file} can't be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise ConfigError(f"{file} is no kubeconfig")
+        raise ConfigError(f"{file} is not a kubeconfig")
     return values
 
 
@@ -132,7 +132,7 @@ def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
             context.verify_mode = ssl.CERT_NONE
         certificate, key = user.content("client-certificate"), user.content("client-key")
         if certificate and key:
-            # Python loads a key from a file only; it is gone again at once.
+            # Python can load a key only from a file. The file is removed at once.
             with tempfile.NamedTemporaryFile() as file:
                 file.write(certificate + b"\n" + key)
                 file.flush()

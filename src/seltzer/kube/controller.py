@@ -1,4 +1,4 @@
-"""Run passes over keys. What comes after a pass is decided here and nowhere else."""
+"""Runs passes over keys. What follows a pass is decided here and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,31 +8,28 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from opentelemetry import trace
-
 from seltzer.kube import metrics
 from seltzer.kube.backoff import Backoff
 from seltzer.kube.queue import DelayQueue
 from seltzer.kube.resource import Key
 
 logger = logging.getLogger(__name__)
-tracer = trace.get_tracer("seltzer")
 
 
-# Passes of one key take at most this part of the time: thousands of pods that change one by one would take all of it.
+# The largest share of time for passes of one key: thousands of pods that change one by one would take all of it.
 _SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing to do until something changes. `cost` is how many seconds of CPU deciding that took."""
+    """Nothing to do until something changes. `cost` is the CPU time of the pass in seconds."""
 
     cost: float = 0.0
 
 
 @dataclass(frozen=True)
 class After:
-    """Look again in so many seconds, or when something changes, whichever comes first."""
+    """Run again after this many seconds, or when something changes, whichever comes first."""
 
     seconds: float
     cost: float = 0.0
@@ -43,7 +40,7 @@ Pass = Callable[[Key], Awaitable[Outcome]]
 
 
 class Controller:
-    """One kind of work. A key never runs twice at once; a slow key doesn't hold up another.
+    """Runs one kind of pass. A key never runs twice at the same time; a slow key doesn't delay other keys.
 
     `settle` is how long a changed key waits for more changes before its pass. `deadline` ends a pass that hangs.
     """
@@ -67,20 +64,20 @@ class Controller:
         self._delays = (first_delay, last_delay)
         self._queue: DelayQueue[Key] = DelayQueue()
         self._failing: dict[Key, Backoff] = {}
-        self._rests: dict[Key, float] = {}  # until when, of those whose passes cost much
+        self._cooling: dict[Key, float] = {}  # the end of the cool-down, for keys whose passes are expensive
         self._measured = metrics.for_controller(name)
-        self._measured.waiting.set_function(lambda: len(self._queue))  # asked when somebody looks, not on every change
+        self._measured.waiting.set_function(lambda: len(self._queue))  # computed on scrape, not on every change
 
     def changed(self, key: Key) -> None:
         """Something that the key's pass looks at has changed."""
-        self._queue.add(key, max(self._settle, self._rests.get(key, 0.0) - time.monotonic()))
+        self._queue.add(key, max(self._settle, self._cooling.get(key, 0.0) - time.monotonic()))
 
     def hurry(self, key: Key) -> None:
-        """Something has changed that doesn't wait for a pass that cost much to have rested."""
+        """A change that skips the cool-down after an expensive pass."""
         self._queue.add(key, self._settle)
 
     async def run(self) -> None:
-        """Until cancelled; passes that are under way are cancelled with it."""
+        """Run until cancelled, which also cancels the passes in progress."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._worker())
@@ -96,33 +93,31 @@ class Controller:
                 self._queue.add(key, delay)
 
     async def _pass(self, key: Key) -> float | None:
-        """One pass and its outcome: the seconds until the next, None for none."""
+        """Run one pass. Returns the seconds until the next, or None."""
         started = time.monotonic()
-        with tracer.start_as_current_span(self.name, attributes={"key": str(key)}) as span:
-            try:
-                async with asyncio.timeout(self._deadline):
-                    outcome = await self._work(key)
-            except Exception as error:
-                # Wait longer each time, and go on with all others. Nothing that a pass raises stops the controller.
-                delay: float | None = self._failing.setdefault(key, Backoff(*self._delays)).next()
-                span.record_exception(error)
-                self._measured.failed.inc()
-                logger.warning("%s %s: %s; trying again in %.1f s", self.name, key, _told(error), delay)
-            else:
-                self._failing.pop(key, None)
-                delay = outcome.seconds if isinstance(outcome, After) else None
-                self._rest(key, outcome.cost)
-                self._measured.succeeded.inc()
+        try:
+            async with asyncio.timeout(self._deadline):
+                outcome = await self._work(key)
+        except Exception as error:
+            # Back off, and carry on with all other keys. Nothing that a pass raises stops the controller.
+            delay: float | None = self._failing.setdefault(key, Backoff(*self._delays)).next()
+            self._measured.failed.inc()
+            logger.warning("%s %s: %s; trying again in %.1f s", self.name, key, _describe(error), delay)
+        else:
+            self._failing.pop(key, None)
+            delay = outcome.seconds if isinstance(outcome, After) else None
+            self._cool_down(key, outcome.cost)
+            self._measured.succeeded.inc()
         self._measured.seconds.observe(time.monotonic() - started)
         return delay
 
-    def _rest(self, key: Key, cost: float) -> None:
+    def _cool_down(self, key: Key, cost: float) -> None:
         pause = cost * (1 - _SHARE) / _SHARE
         if pause > self._settle:
-            self._rests[key] = time.monotonic() + pause
+            self._cooling[key] = time.monotonic() + pause
         else:
-            self._rests.pop(key, None)
+            self._cooling.pop(key, None)
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Make our kinds known to an API server."""
+"""Installs our CRDs in an API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL = 0.1
 
 
 class _Status(msgspec.Struct):
-    conditions: tuple[ObjectCondition, ...] | None = None  # a new one has null here
+    conditions: tuple[ObjectCondition, ...] | None = None  # null in a new CRD
 
 
 class CustomResourceDefinition(msgspec.Struct):
@@ -36,11 +36,11 @@ CRDS: Resource[CustomResourceDefinition] = Resource(
 
 
 class NotEstablished(KubeError):
-    """The API server took a CRD and doesn't serve it."""
+    """The API server accepted a CRD but doesn't serve it."""
 
 
 async def install(client: Client, manifests: Sequence[Mapping[str, Any]], *, deadline: float = 30.0) -> None:
-    """Apply the CRDs and wait until the API server serves them. Doing it again changes nothing."""
+    """Apply the CRDs and wait until the API server serves them. Idempotent."""
     for manifest in manifests:
         await client.apply(CRDS, manifest)
     waiting = [str(manifest["metadata"]["name"]) for manifest in manifests]

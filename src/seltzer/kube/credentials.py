@@ -1,4 +1,4 @@
-"""Who we are to the API server. Tokens rotate, so every request asks anew."""
+"""Our credentials for the API server. Tokens rotate, so every request asks for the current one."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _EARLY_SECONDS = 60.0  # a token is replaced this long before it expires
 
 
 class Credentials(Protocol):
-    """Where the Authorization header comes from."""
+    """The source of the Authorization header."""
 
     async def token(self) -> str | None:
-        """The bearer token for the next request; None where a client certificate says it all."""
+        """The bearer token for the next request; None if a client certificate is used."""
 
     def refused(self) -> None:
-        """The API server did not accept the last one: don't hand it out again."""
+        """The API server rejected the last token: don't hand it out again."""
 
 
 class Static:
@@ -43,7 +43,7 @@ class Static:
 
 
 class TokenFile:
-    """A token in a file that somebody else keeps fresh: the kubelet, for a pod's ServiceAccount."""
+    """A token in a file that another process keeps fresh, such as the kubelet for a pod's ServiceAccount."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +73,7 @@ class _ExecCredential(msgspec.Struct):
 
 
 class ExecPlugin:
-    """A program that prints a token, as cloud providers have them. One run at a time, however many ask."""
+    """A program that prints a token, as cloud providers ship them. Runs once at a time, however many callers wait."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], api_version: str) -> None:
         self._command = tuple(command)
@@ -121,7 +121,7 @@ class ExecPlugin:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{program} printed no ExecCredential: {error}") from None
         if not status.token:
-            raise ConfigError(f"{program} gave no token; one that gives client certificates can't be used")
+            raise ConfigError(f"{program} returned no token; plugins that return client certificates are not supported")
         return status
 
 

@@ -1,4 +1,4 @@
-"""What the API server, or the way to it, can answer instead of what was asked for."""
+"""Errors of calls to the API server."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class KubeError(SeltzerError):
 
 
 class Unavailable(KubeError):
-    """There was no answer, or none that makes sense: a write may or may not have happened."""
+    """There was no answer, or a malformed one: a write may or may not have happened."""
 
 
 class ConfigError(KubeError):
-    """How to reach the API server isn't known: no kubeconfig, no such context, credentials that can't be had."""
+    """The API server can't be located: no kubeconfig, no such context, or no usable credentials."""
 
 
 class ApiError(KubeError):
-    """The API server said no. `reason` is its word for why, such as NotFound or Invalid."""
+    """The API server refused. `reason` is the machine-readable cause, such as NotFound or Invalid."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message or f"the API server answered {status} {reason}".rstrip())
@@ -30,11 +30,11 @@ class ApiError(KubeError):
 
 
 class Unauthorized(ApiError):
-    """401: who we are was not accepted; with new credentials it may be."""
+    """401: our credentials were rejected; new ones may be accepted."""
 
 
 class Forbidden(ApiError):
-    """403: we may not do that."""
+    """403: we lack the permission."""
 
 
 class NotFound(ApiError):
@@ -42,23 +42,23 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else changed it, or a precondition did not hold."""
+    """409: another client changed the object, or a precondition failed."""
 
 
 class AlreadyExists(Conflict):
-    """409 to a create."""
+    """409 on a create."""
 
 
 class Gone(ApiError):
-    """410: the server no longer knows that resourceVersion; everything has to be listed anew."""
+    """410: the server no longer has that resourceVersion; everything has to be listed again."""
 
 
 class Invalid(ApiError):
-    """400 or 422: the object or the request is wrong, and will be the next time."""
+    """400 or 422: the object or the request is invalid, and repeating it won't help."""
 
 
 class TooManyRequests(ApiError):
-    """429: nothing was done; come back after `retry_after` seconds."""
+    """429: nothing was done; retry after `retry_after` seconds."""
 
 
 class ServerError(ApiError):
@@ -70,7 +70,7 @@ class _Details(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Status(msgspec.Struct, gc=False):
-    """metav1.Status, as far as we read it."""
+    """The fields of metav1.Status that we read."""
 
     code: int = 0
     reason: str = ""
@@ -91,7 +91,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_answer(status: int, body: bytes, retry_after: float | None = None) -> ApiError:
-    """The error in an answer, whatever the body is: a Status, HTML of some proxy, or nothing."""
+    """The error in an answer, whatever its body is: a Status, a proxy's HTML, or nothing."""
     try:
         said = msgspec.json.decode(body, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Tell people what happened, as Kubernetes Events: once, with a count, however often it happens again."""
+"""Records Kubernetes Events. A repeated event is written once, with a count."""
 
 from __future__ import annotations
 
@@ -36,47 +36,47 @@ EVENTS: Resource[Event] = Resource("", "v1", "events", "Event", Event)
 
 
 @dataclass
-class _Told:
+class _Written:
     name: str
     count: int
 
 
 class Recorder:
-    """Writes events. One that is repeated becomes a count on the first; failing to tell never fails the caller."""
+    """Writes events. A repeated event becomes a count on the first. A failure to write never fails the caller."""
 
     def __init__(self, client: Client, component: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._client = client
         self._component = component
         self._now = now
-        self._told: OrderedDict[str, _Told] = OrderedDict()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
 
-    async def tell(
+    async def record(
         self, resource: Resource[Any], item: HasMeta, kind: Literal["Normal", "Warning"], reason: str, message: str
     ) -> None:
-        """`reason` is one CamelCase word that a program can look for, `message` is for people."""
+        """`reason` is one CamelCase word for programs, `message` is for people."""
         metadata, message = item.metadata, message[:_MOST_MESSAGE]
         words = f"{metadata.uid} {kind} {reason} {message}"
         digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         namespace = metadata.namespace or "default"
-        told = self._told.pop(digest, None)
+        known = self._written.pop(digest, None)
         try:
-            if told is None or not await self._again(told, namespace):
-                told = await self._first(resource, item, kind, reason, message, digest, namespace)
+            if known is None or not await self._again(known, namespace):
+                known = await self._first(resource, item, kind, reason, message, digest, namespace)
         except KubeError as error:
             logger.warning("event %s of %s was not written: %s", reason, metadata.name, error)
             return
-        self._told[digest] = told  # the youngest is last
-        if len(self._told) > _MOST_REMEMBERED:
-            self._told.popitem(last=False)
+        self._written[digest] = known  # the most recent is last
+        if len(self._written) > _MOST_REMEMBERED:
+            self._written.popitem(last=False)
 
-    async def _again(self, told: _Told, namespace: str) -> bool:
-        """Count it; False where the first is gone, as events are after an hour."""
-        patch = {"count": told.count + 1, "lastTimestamp": self._stamp()}
+    async def _again(self, known: _Written, namespace: str) -> bool:
+        """Increment the count. False if the first event is gone: events expire after an hour."""
+        patch = {"count": known.count + 1, "lastTimestamp": self._stamp()}
         try:
-            await self._client.patch(EVENTS, told.name, namespace, patch=patch)
+            await self._client.patch(EVENTS, known.name, namespace, patch=patch)
         except NotFound:
             return False
-        told.count += 1
+        known.count += 1
         return True
 
     async def _first(
@@ -88,9 +88,9 @@ class Recorder:
         message: str,
         digest: str,
         namespace: str,
-    ) -> _Told:
+    ) -> _Written:
         metadata, stamp = item.metadata, self._stamp()
-        # The time makes the name new when an earlier event with these words has expired, or another process wrote it.
+        # The time makes the name unique when an earlier event with the same digest expired, or is another process's.
         name = f"{metadata.name}.{digest[:8]}{int(self._now().timestamp() * 1e6):x}"
         manifest = {
             "apiVersion": "v1",
@@ -114,7 +114,7 @@ class Recorder:
             "count": 1,
         }
         await self._client.create(EVENTS, manifest, namespace)
-        return _Told(name, 1)
+        return _Written(name, 1)
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")

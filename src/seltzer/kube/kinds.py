@@ -27,7 +27,7 @@ BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", core.Anything)
 NODES = Resource("", "v1", "nodes", "Node", core.Node, namespaced=False)
 
-# What belongs to a cluster or a NodeSet. They are watched by our label, so nobody else's take memory.
+# Objects that belong to a cluster or a NodeSet. They are watched by our label, so that others take no memory.
 CHILDREN: tuple[Resource[Any], ...] = (
     PODS,
     DEPLOYMENTS,

@@ -1,9 +1,9 @@
-"""Who leads: at most one process at a time, with no trust in anybody's wall clock.
+"""Leader election: at most one process leads at any time, without trust in wall clocks.
 
 A leader counts from before it sent the renewal that succeeded, and stops `margin` seconds before the lease's duration
-has passed. Anybody else takes the lease only after having seen it unchanged for its whole duration, counted from after
-the answer that showed it. Both count on their own monotonic clocks, so the leader's end comes first, also when it was
-asleep in between: `leading` is a question to the clock, not a flag.
+has passed. Other candidates take the lease only after they have seen it unchanged for its whole duration, counted from
+after the answer that showed it. Each counts on its own monotonic clock, so the leader stops first, even if it was
+suspended in between: `leading` asks the clock; it isn't a flag.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Times:
 class Election:
     """One candidate for one lease.
 
-    The client that writes the lease must not be the one that `may_write` guards: whoever doesn't lead has to write it.
+    The client that writes the lease must not be guarded by `may_write`: a process that doesn't lead has to write it.
     """
 
     def __init__(self, client: Client, key: Key, identity: str, times: Times | None = None) -> None:
@@ -76,8 +76,8 @@ class Election:
         self._key = key
         self._identity = identity
         self._times = times or Times()
-        self._until = 0.0  # until when we lead, on our monotonic clock
-        self._seen: tuple[str, float] = ("", 0.0)  # a version of the lease, and since when it has been that
+        self._until = 0.0  # the end of our leadership, on our monotonic clock
+        self._seen: tuple[str, float] = ("", 0.0)  # the lease's resourceVersion, and when it was first seen
 
     @property
     def leading(self) -> bool:
@@ -89,7 +89,7 @@ class Election:
             raise NotLeading(f"{self._identity} does not hold the lease {self._key}")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, run `lead` while we hold it, cancel it before another can; again until cancelled."""
+        """Wait for the lease, run `lead` while we hold it, cancel it before another can; repeat until cancelled."""
         while True:
             while not await self._try():
                 await asyncio.sleep(self._times.retry * random.uniform(0.8, 1.2))  # noqa: S311
@@ -103,7 +103,7 @@ class Election:
         try:
             done, _ = await asyncio.wait((work, renewing), return_when=asyncio.FIRST_COMPLETED)
             if work in done:
-                work.result()  # what it raised is for our caller
+                work.result()  # an exception is for our caller
         finally:
             for task in (work, renewing):
                 task.cancel()
@@ -112,14 +112,14 @@ class Election:
                 await self._release()
 
     async def _keep(self) -> None:
-        """Renew for as long as that works; returns when we may no longer lead."""
+        """Renew for as long as possible. Returns when we may no longer lead."""
         while self.leading:
             await asyncio.sleep(min(self._times.renew, max(0.0, self._until - time.monotonic())))
             if self.leading:
                 await self._try()
 
     async def _try(self) -> bool:
-        """Take or renew the lease, if it is ours, nobody's, or was left alone for too long."""
+        """Take or renew the lease, if it is ours, free, or not renewed for its whole duration."""
         started = time.monotonic()
         deadline = max(0.1, (self._until - started) if self.leading else self._times.duration / 2)
         try:
@@ -140,10 +140,10 @@ class Election:
         except NotFound:
             return await self._create()
         mine = lease.spec.holder_identity == self._identity
-        if not mine and lease.spec.holder_identity and not self._left_alone(lease):
+        if not mine and lease.spec.holder_identity and not self._is_expired(lease):
             return False
         spec = self._spec(lease, mine)
-        # Only onto the version that we looked at: of two who try, one gets a Conflict.
+        # Only onto the version that was read: of two candidates, one gets a Conflict.
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
         try:
             await self._client.patch(LEASES, self._key.name, self._key.namespace, patch=patch)
@@ -151,8 +151,8 @@ class Election:
             return False
         return True
 
-    def _left_alone(self, lease: Lease) -> bool:
-        """Whether we have seen this very version for as long as its holder may trust it."""
+    def _is_expired(self, lease: Lease) -> bool:
+        """Whether this exact version has been seen for as long as its holder may trust it."""
         now = time.monotonic()
         if self._seen[0] != lease.metadata.resource_version:
             self._seen = (lease.metadata.resource_version, now)
@@ -179,7 +179,7 @@ class Election:
         return spec if mine else {**spec, "acquireTime": _now(), "leaseTransitions": before + 1}
 
     async def _release(self) -> None:
-        """Let the next one in at once. It stays ours until it runs out if that fails."""
+        """Let the next leader in at once. If this fails, the lease stays ours until it expires."""
         self._until = 0.0
         try:
             lease = await self._client.get(LEASES, self._key.name, self._key.namespace, deadline=2.0)

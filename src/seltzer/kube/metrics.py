@@ -1,4 +1,4 @@
-"""What the runtime counts. Label children are looked up once: the lookup costs more than the counting."""
+"""The runtime's metrics. Label children are looked up once: the lookup costs more than the counting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge, Histogram
 
-_passes = Counter("seltzer_passes", "Passes of a controller, by how they ended", ["controller", "outcome"])
-_seconds = Histogram("seltzer_pass_seconds", "How long passes take", ["controller"])
+_passes = Counter("seltzer_passes", "Passes of a controller, by outcome", ["controller", "outcome"])
+_seconds = Histogram("seltzer_pass_seconds", "Duration of passes in seconds", ["controller"])
 _waiting = Gauge("seltzer_queue_length", "Keys that wait for a pass", ["controller"])
 
 

@@ -1,4 +1,4 @@
-"""What has to be looked at, each name once, when its time has come."""
+"""A queue of keys with delays, without duplicates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ K = TypeVar("K")
 class DelayQueue(Generic[K]):
     """A queue of keys without duplicates. A key that was handed out isn't handed out again until it is `done`.
 
-    Adding a key that waits already makes it due at the earlier of both times, so a key that changes all the time is
+    Adding a key that is already queued makes it due at the earlier of both times. A key that changes all the time is
     still handled: it settles for a moment after its first change, not after its last.
     """
 
@@ -27,7 +27,7 @@ class DelayQueue(Generic[K]):
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many keys wait, those included that became due again while they are worked on."""
+        """How many keys wait, including those that were added again while they are being processed."""
         return len(self._due) + len(self._again)
 
     def add(self, key: K, after: float = 0.0) -> None:
@@ -42,7 +42,7 @@ class DelayQueue(Generic[K]):
             self._changed.set()
 
     async def get(self) -> K:
-        """The next key that is due. Call `done` with it, whatever came of it."""
+        """The next key that is due. Call `done` with it, whatever the result."""
         while True:
             wait = self._until_next()
             if wait is not None and wait <= 0:
@@ -64,7 +64,7 @@ class DelayQueue(Generic[K]):
             self.add(key, max(0.0, again - self._now()))
 
     def _until_next(self) -> float | None:
-        # Entries that were overtaken by an earlier one stay in the heap until they come up.
+        # Entries that were replaced by an earlier one stay in the heap until they come up.
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] - self._now() if self._heap else None

@@ -1,7 +1,7 @@
-"""Keep a store equal to the API server, through everything that can happen to the connection between them.
+"""Keeps a store equal to the API server, through all faults of the connection between them.
 
-A life of a reflector: get the whole state (streamed where the server can, listed where not), follow the changes, take
-the stream up again at the last known version when it ends, start over when the server no longer knows that version.
+A reflector gets the whole state (streamed if the server supports that, listed otherwise), follows the changes, resumes
+from the last known version when the stream ends, and starts over when the server no longer has that version.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=HasMeta)
 
-# A quiet watch gets a bookmark about once a minute.
+# An idle watch gets a bookmark about once a minute.
 SILENCE = 150.0
 _SHORTEST_WATCH, _LONGEST_WATCH = 240, 480
-_TOO_SHORT = 1.0  # seconds; a server that ends every watch at once is not well
-_YIELD_EVERY = 500  # events, so that a flood of them doesn't hold up everybody else
+_TOO_SHORT = 1.0  # seconds; a server that ends every watch at once is unhealthy
+_YIELD_EVERY = 500  # events, so that a flood of them doesn't block all other tasks
 
 
 class Reflector(Generic[T]):
-    """Runs until it is cancelled, and raises nothing: errors are waited out, and told by `error` and `stale_for`."""
+    """Runs until cancelled, and raises nothing: it waits out errors, which `error` and `stale_for` show."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class Reflector(Generic[T]):
         self._silence = silence
         self._backoff = backoff or Backoff()
         self._streams_initial = True
-        self._heard = time.monotonic()
-        self._following: float | None = None  # since when there was no break
+        self._last_data = time.monotonic()
+        self._following: float | None = None  # since when changes arrive without a gap
         self.synced = asyncio.Event()
         self.error: KubeError | None = None
 
     def stale_for(self) -> float:
-        """Seconds since the server last said anything: how old what the store holds may be."""
-        return time.monotonic() - self._heard
+        """Seconds since the server last sent anything: the maximum age of the store's contents."""
+        return time.monotonic() - self._last_data
 
     def following_for(self) -> float:
-        """For how many seconds changes have come without a break, as far as we know; 0 while they don't come.
+        """For how many seconds changes have arrived without a gap, as far as we know; 0 while they don't arrive.
 
-        What doesn't change in that time is silent; what was silent before may only not have been heard.
+        An object that didn't change in that time is known not to have changed. Before that, changes may be missing.
         """
         return time.monotonic() - self._following if self._following is not None else 0.0
 
@@ -83,7 +83,7 @@ class Reflector(Generic[T]):
                 version = None
             except Invalid as error:
                 if version is None and self._streams_initial:
-                    self._streams_initial = False  # it doesn't know sendInitialEvents: list, then watch
+                    self._streams_initial = False  # it doesn't support sendInitialEvents: list, then watch
                 else:
                     version, failed = None, error
             except KubeError as error:
@@ -94,7 +94,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(self._backoff.next())
 
     async def _follow(self, version: str | None) -> str | None:
-        """One watch: from the beginning, or from a version on. Returns the version that it got to."""
+        """One watch, from the beginning or from a version. Returns the version that it reached."""
         initial: dict[Key, T] | None = None
         params = {"watch": "true", "allowWatchBookmarks": "true", **self._selector}
         if version is None and self._streams_initial:
@@ -104,30 +104,30 @@ class Reflector(Generic[T]):
             version = await self._list()
         if version is not None:
             params["resourceVersion"] = version
-        # At different times, so that a server's thousand watches don't all start over together.
+        # Randomised, so that a server's thousand watches don't all restart at the same time.
         params["timeoutSeconds"] = str(random.randint(_SHORTEST_WATCH, _LONGEST_WATCH))  # noqa: S311
         decoder, events = Decoder(self._resource.type), 0
         async with self._client.stream(self._path, params) as content:
             if initial is None:
-                self._follows()
+                self._mark_following()
             async for batch in lines(content, self._silence):
-                self._heard = time.monotonic()
+                self._last_data = time.monotonic()
                 for line in batch:
                     initial = self._take(decoder.decode(line), initial)
                 if initial is None:
-                    self._follows()
+                    self._mark_following()
                     self._backoff.reset()
                 events += len(batch)
                 if events >= _YIELD_EVERY:
                     events = 0
                     await asyncio.sleep(0)
-        # A stream that ended before it told everything told nothing.
+        # A stream that ended before the initial state was complete is discarded.
         return str(self._store.resource_version) if initial is None else None
 
     def _take(
         self, event: Changed[T] | Deleted[T] | Bookmark | Skipped, initial: dict[Key, T] | None
     ) -> dict[Key, T] | None:
-        """Handle one event; returns the initial state so far, None when it is complete."""
+        """Handle one event. Returns the initial state so far, or None once it is complete."""
         if isinstance(event, Skipped):
             logger.warning("a %s was skipped: %s", self._resource.kind, event.reason)
             return initial
@@ -153,12 +153,12 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         listing = await self._client.list_all(self._resource, self._namespace, params=self._selector)
-        self._heard = time.monotonic()
+        self._last_data = time.monotonic()
         self._store.replace(listing.items, listing.resource_version)
         self.synced.set()
         return listing.resource_version
 
-    def _follows(self) -> None:
+    def _mark_following(self) -> None:
         self.error = None
         if self._following is None:
             self._following = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which objects there are, and where the API server keeps them."""
+"""Kinds of objects, and their paths in the API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=HasMeta)
 
 
 class Key(NamedTuple):
-    """An object's name. Cluster-wide objects have no namespace."""
+    """An object's name. Cluster-scoped objects have no namespace."""
 
     namespace: str
     name: str
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Resource(Generic[T]):
-    """A kind of object: its place in the API, and the Struct that holds the part of it that we read."""
+    """A kind of object: its place in the API, and the Struct that holds the fields that we read."""
 
     group: str
     version: str
@@ -43,7 +43,7 @@ class Resource(Generic[T]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of all of them, of those in a namespace, or of one."""
+        """The URL path of all objects, of those in a namespace, or of one."""
         if name and self.namespaced and not namespace:
             raise ValueError(f"{self.kind} {name} needs a namespace")
         parts = ["apis", self.group, self.version] if self.group else ["api", self.version]

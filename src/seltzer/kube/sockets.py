@@ -1,7 +1,7 @@
-"""Connections that notice when the machine at their other end is gone.
+"""Connections that notice when the machine at the other end is gone.
 
-A machine that loses its power or its network says nothing, and a watch only listens: it would take two or three
-bookmarks that don't come, minutes, until somebody here wondered. So the kernel asks the other end.
+A machine that loses its power or network says nothing, and a watch only listens: without help it would take two or
+three missing bookmarks, minutes, to notice. TCP keepalive makes the kernel ask the other end.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-# Seconds of silence before the first question, between questions, and how many may stay unanswered.
+# Seconds of silence before the first probe, seconds between probes, and how many may stay unanswered.
 _IDLE, _INTERVAL, _QUESTIONS = 4, 2, 3
-# The same for what we sent and nobody acknowledged.
+# The same limit, in milliseconds, for data that was sent and not acknowledged.
 _UNACKNOWLEDGED = 1000 * (_IDLE + _INTERVAL * _QUESTIONS)
 
-# What a system doesn't have is left at what it usually does.
+# Options that a system lacks keep their defaults.
 _OPTIONS = {
     "TCP_KEEPIDLE": _IDLE,
     "TCP_KEEPINTVL": _INTERVAL,
@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def new(address: tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, Any]) -> socket.socket:
-    """A socket that an address of getaddrinfo can be reached with; it gives up after ten seconds without a sign."""
+    """A socket for an address of getaddrinfo. It fails after ten seconds without a sign of the other end."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,4 +1,4 @@
-"""What we know of one kind of object, by name and by whatever else one looks for."""
+"""A local copy of the objects of one kind, with indices."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Watcher = Callable[[T | None, T | None], None]
 
 
 class Store(Generic[T]):
-    """A copy of the API server's objects, kept by a reflector. Reading never waits and never asks.
+    """A copy of the API server's objects, maintained by a reflector. Reading never blocks and sends no request.
 
-    Watchers are told of every change, as (before, after); a deletion that was missed is told as soon as it is found.
-    Before the first synchronisation the store is empty and says so: `synced` is False.
+    Watchers are called with every change, as (before, after). A deletion that was missed is delivered as soon as it is
+    discovered. Before the first synchronisation the store is empty, and `synced` is False.
     """
 
     def __init__(self, indices: Mapping[str, Index[T]] | None = None) -> None:
@@ -40,11 +40,11 @@ class Store(Generic[T]):
         return self._items.keys()
 
     def by(self, index: str, value: str) -> list[T]:
-        """The objects that an index has under a value."""
+        """The objects with this value in an index."""
         return [self._items[key] for key in self._indexed[index].get(value, ())]
 
     def reached(self, resource_version: str) -> bool:
-        """Whether everything up to that version has been seen: whoever wrote it can now read it here."""
+        """Whether everything up to that version has been seen, so that a write with this version can be read here."""
         return self.synced and self.resource_version >= int(resource_version)
 
     def watch(self, watcher: Watcher[T]) -> None:
@@ -53,7 +53,7 @@ class Store(Generic[T]):
     # --- for the reflector ----------------------------------------------------------------------------------------
 
     def put(self, item: T) -> None:
-        """Take over a new or changed object. An older version than the known one changes nothing."""
+        """Store a new or changed object. Ignores a version older than the known one."""
         key, version = key_of(item), int(item.metadata.resource_version)
         if version > self.resource_version:
             self.resource_version = version
@@ -62,7 +62,7 @@ class Store(Generic[T]):
             self._set(key, before, item)
 
     def remove(self, item: T) -> None:
-        """Forget an object that was deleted; `item` is its last state. One that was made anew since then stays."""
+        """Remove a deleted object; `item` is its last state. One that was recreated since then stays."""
         key, version = key_of(item), int(item.metadata.resource_version)
         self.resource_version = max(self.resource_version, version)
         before = self._items.get(key)
@@ -70,11 +70,11 @@ class Store(Generic[T]):
             self._set(key, before, None)
 
     def replace(self, items: Iterable[T], resource_version: str) -> None:
-        """Take over the whole truth: what is not in it no longer exists."""
+        """Replace the contents: objects that aren't in `items` no longer exist."""
         fresh = {key_of(item): item for item in items}
         for key in [key for key in self._items if key not in fresh]:
             self._set(key, self._items[key], None)
-        # Not `put`: a server that was restored from a backup has gone back, and its word counts.
+        # Not `put`: a server restored from a backup has older versions, and they count.
         for key, item in fresh.items():
             known = self._items.get(key)
             if known is None or known.metadata.resource_version != item.metadata.resource_version:
@@ -94,7 +94,7 @@ class Store(Generic[T]):
         for name, index in self._indices.items():
             old = index(before) if before is not None else ()
             new = index(after) if after is not None else ()
-            if old != new:  # most changes leave an index as it is
+            if old != new:  # most changes don't affect an index
                 self._reindex(self._indexed[name], key, old, new)
         for watcher in self._watchers:
             watcher(before, after)

@@ -1,4 +1,4 @@
-"""Lines of a watch, made into events."""
+"""Decodes the lines of a watch into events."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
-    """Everything up to this resourceVersion has been sent; `initial` ends what a new watch starts with."""
+    """Everything up to this resourceVersion has been sent; `initial` marks the end of a new watch's initial state."""
 
     resource_version: str
     initial: bool
 
 
 class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object as it is now."""
+    """An object's current state."""
 
     item: T
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object as it was last."""
+    """An object's last state."""
 
     item: T
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """An object that our Struct can't hold. One such must not make us blind to all others."""
+    """An object that our Struct can't hold. It must not hide all others."""
 
     reason: str
 
@@ -60,14 +60,14 @@ class _BookmarkObject(msgspec.Struct, gc=False):
 
 
 class Decoder(Generic[T]):
-    """Makes events of lines; one per watch."""
+    """Decodes lines into events; one per watch."""
 
     def __init__(self, kind: type[T]) -> None:
         self._line = msgspec.json.Decoder(_Line)
         self._object = msgspec.json.Decoder(kind)
 
     def decode(self, line: bytes | memoryview) -> Changed[T] | Deleted[T] | Bookmark | Skipped:
-        """Raises the error that the server reports in the stream, Unavailable for a line that makes no sense."""
+        """Raises the error that the server sends in the stream, or Unavailable for a malformed line."""
         try:
             event = self._line.decode(line)
             if event.type in ("ADDED", "MODIFIED", "DELETED"):
@@ -77,7 +77,7 @@ class Decoder(Generic[T]):
                 initial = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
                 return Bookmark(metadata.resource_version, initial)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"a line of a watch makes no sense: {error}") from None
+            raise Unavailable(f"a line of a watch is malformed: {error}") from None
         if event.type == "ERROR":
             raise from_answer(500, bytes(event.object))
         raise Unavailable(f"a watch sent an event of unknown type {event.type!r}")
@@ -91,10 +91,10 @@ class Decoder(Generic[T]):
 
 
 async def lines(content: aiohttp.StreamReader, silence: float) -> AsyncIterator[list[bytes]]:
-    """Whole lines, as many at a time as have come. Ends when the server ends the stream.
+    """Complete lines, as many at a time as have arrived. Ends when the server ends the stream.
 
-    Raises Unavailable when nothing came for `silence` seconds: a connection to a machine that is gone is never reset,
-    it only stays silent, while a live server sends bookmarks. A line that the end cuts off is dropped.
+    Raises Unavailable after `silence` seconds without data: a connection to a machine that is gone is never reset and
+    just stays silent, while a live server sends bookmarks. A line that is cut off by the end is dropped.
     """
     rest = b""
     chunks = content.iter_any().__aiter__()
@@ -105,9 +105,9 @@ async def lines(content: aiohttp.StreamReader, silence: float) -> AsyncIterator[
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Unavailable(f"a watch was silent for {silence:.0f} s") from None
+            raise Unavailable(f"a watch received nothing for {silence:.0f} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unavailable(f"a watch was cut: {error}") from None
+            raise Unavailable(f"a watch was interrupted: {error}") from None
         whole = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
         rest = whole.pop()
         if len(rest) > MOST_LINE:

@@ -1,7 +1,8 @@
-"""Read your own writes: a pass must not decide on a store that hasn't heard of what the last pass did.
+"""Read your own writes: a pass must not decide on a store that lacks what the previous pass wrote.
 
-Instead of counting what should arrive, remember the version that the server gave to a write. When the store has reached
-it, everything up to that write has been read (Kubernetes promises that the versions of one resource can be compared).
+Instead of counting expected events, this remembers the version that the server gave to a write. Once the store has
+reached it, everything up to that write has been read (Kubernetes guarantees that the versions of one resource can be
+compared).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from seltzer.kube.store import Store
 
 
 class Writes:
-    """The newest write to one store on behalf of each key: of the pods that belong to a NodeSet, for example.
+    """The newest write to one store on behalf of each key: for example to the pods that belong to a NodeSet.
 
-    Kept in memory only: a process that starts has written nothing, and its store is as new as the server when it syncs.
+    Kept in memory only: a process that has just started has written nothing, and its store is up to date once it syncs.
     """
 
     def __init__(self, store: Store[Any]) -> None:
@@ -23,12 +24,12 @@ class Writes:
         self._versions: dict[Key, int] = {}
 
     def wrote(self, key: Key, answer: HasMeta) -> None:
-        """`answer` is what the server returned for a write on behalf of `key`."""
+        """`answer` is the object that the server returned for a write on behalf of `key`."""
         version = int(answer.metadata.resource_version)
         self._versions[key] = max(version, self._versions.get(key, 0))
 
     def are_read(self, key: Key) -> bool:
-        """Whether the store has everything that was written on behalf of `key`; if not, the pass has to come again."""
+        """Whether the store has everything written on behalf of `key`. If not, the pass has to be repeated."""
         version = self._versions.get(key)
         if version is None:
             return True

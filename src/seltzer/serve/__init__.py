@@ -1,1 +1,1 @@
-"""The operator's process: its arguments, its log, its health, its end."""
+"""The operator's process: its arguments, log, health and shutdown."""

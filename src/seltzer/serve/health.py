@@ -1,4 +1,4 @@
-"""What the kubelet and Prometheus ask: alive, ready, and the metrics."""
+"""The endpoints for the kubelet and Prometheus: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 async def serving(port: int, ready: Callable[[], str], host: str | None = None) -> AsyncIterator[int]:
     """Serve /healthz, /readyz and /metrics, on all addresses if no host is given. Yields the port.
 
-    `ready` tells what is amiss, or nothing.
+    `ready` returns what is wrong, or an empty string.
     """
 
     async def healthz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")  # whoever can answer isn't stuck
+        return web.Response(text="ok\n")  # an answer shows that the event loop isn't stuck
 
     async def readyz(_: web.Request) -> web.Response:
         amiss = ready()

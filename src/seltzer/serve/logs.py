@@ -1,4 +1,4 @@
-"""One JSON object per line, so that a log can be searched by object and step."""
+"""Logs one JSON object per line, so that a log can be searched by object and step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MORE = ("object", "step")
 
 
 class JsonFormatter(logging.Formatter):
-    """Always one line, whatever is in the message."""
+    """Always one line, whatever the message contains."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -28,7 +28,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up(level: str) -> None:
-    """Log to stderr, as JSON unless a person is looking."""
+    """Log to stderr, as JSON unless stderr is a terminal."""
     handler = logging.StreamHandler(sys.stderr)
     if sys.stderr.isatty():
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))

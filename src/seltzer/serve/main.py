@@ -1,4 +1,4 @@
-"""Run the operator: one of several candidates for the lead, until it is told to stop."""
+"""Runs the operator: one of several candidates for leadership, until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _CHECK = 5.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How the process runs."""
+    """The settings of the process."""
 
     config: Config
     namespace: str
     identity: str
     images: Images = field(default_factory=Images)
     port: int = 8080
-    # Reach Slurm through the API server, from outside of Kubernetes.
+    # Reach Slurm through the API server, from outside of the Kubernetes cluster.
     outside: bool = False
     times: Times = TIMES
 
 
 async def run(settings: Settings) -> None:
-    """Until SIGTERM or Ctrl-C."""
+    """Run until SIGTERM or Ctrl-C."""
     task = asyncio.current_task()
     assert task
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -59,9 +59,9 @@ async def run(settings: Settings) -> None:
 
 
 class _State:
-    """Whether the API server could be reached lately."""
+    """Whether the API server was reachable at the last check."""
 
-    amiss = "the API server has not been asked yet"
+    amiss = "the API server has not been contacted yet"
 
 
 async def _health(settings: Settings, client: Client, state: _State) -> None:
@@ -76,7 +76,7 @@ async def _health(settings: Settings, client: Client, state: _State) -> None:
 
 
 async def _stand(settings: Settings, lease_client: Client, state: _State) -> None:
-    """Stand for election, and lead when elected."""
+    """Stand for election, and run the operator while elected."""
     election = Election(lease_client, Key(settings.namespace, NAME), settings.identity, settings.times)
     metrics.leading.set_function(lambda: float(election.leading))
     route = Route(settings.config.server, settings.config.tls) if settings.outside else Route()

@@ -1,1 +1,1 @@
-"""The only code that talks to Slurm: slurmrestd, the node cache, hostlists, and slurm.conf rendered and parsed."""
+"""The only code that talks to Slurm: slurmrestd, the node cache, hostlists, and reading and writing slurm.conf."""

@@ -1,14 +1,15 @@
-"""A Slurm cluster as we read and change it over slurmrestd.
+"""Reads and changes a Slurm cluster over slurmrestd.
 
-What slurmrestd does with many nodes at once (tried on 26.05, `tests/contract/test_slurm_rest.py` holds it to that):
+How slurmrestd handles many nodes at once (found with 26.05; `tests/contract/test_slurm_rest.py` verifies it):
 
-- `POST /nodes/` goes through the nodes in order and tells one error for all. It ends at the first that doesn't exist;
-  one that it can't change doesn't stop it.
-- `DELETE /node/{name}` takes a hostlist, percent-encoded, and removes every node that it can, then tells one error for
-  all: a missing or busy node keeps only itself. There is no other way to delete, and a path has to be short.
-- `POST /new/node/` makes all of them or, if one exists, none.
+- `POST /nodes/` goes through the nodes in order and returns one error for all. It stops at the first node that doesn't
+  exist; a node that it can't change doesn't stop it.
+- `DELETE /node/{name}` takes a percent-encoded hostlist, removes every node that it can, then returns one error for
+  all: only a missing or busy node is left. There is no other way to delete, and a path has to be short.
+- `POST /new/node/` creates all of them or, if one exists, none.
 
-So after an error a second look tells which nodes it was about, and a second call does what the first left undone.
+After an error, reading the nodes again shows which ones it was about, and a second call does what the first left
+undone.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from seltzer.slurm.models import (
 from seltzer.slurm.rest import VERSIONS, Envelope, Rest
 from seltzer.slurm.token import TokenSource
 
-# slurmrestd takes some 32 kB; proxies before it often only 8.
+# slurmrestd accepts about 32 kB; proxies in front of it often only 8.
 LONGEST_PATH = 7_500
 NODE_EXISTS = 2168
 CREATE_SINCE = "v0.0.44"
 CONFIG_SINCE = "v0.0.45"
 
-# Slurm takes `all`, in any case, for every node. It takes a NodeSet's name for all of that NodeSet's nodes, too, which
-# can't be seen here: whoever names NodeSets has to choose names that no node has.
+# Slurm takes `all`, in any case, for every node. It also takes a NodeSet's name for all nodes of that NodeSet, which
+# can't be detected here: names of NodeSets must differ from all node names.
 _NAME = re.compile(r"(?!all$)[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[!-~]+")
@@ -55,7 +56,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of each node of a bulk write: every name that was given is in one of the two."""
+    """The result for each node of a bulk write: every name that was given is in one of the two."""
 
     done: frozenset[str] = frozenset()
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -96,93 +97,93 @@ class _Config(Envelope, frozen=True):
 
 
 class SlurmClient:
-    """One cluster. Every call ends by its deadline, with what was asked for or with a SlurmError; no answer is empty
-    because something failed. Writes are sent once, and Unavailable then means that they may have been done."""
+    """One cluster. Every call ends by its deadline, with a complete answer or a SlurmError; no answer is empty because
+    something failed. Writes are sent once; Unavailable then means that they may have been carried out."""
 
     def __init__(self, http: Http, tokens: TokenSource, *, deadline: float = DEADLINE) -> None:
         self._rest = Rest(http, tokens, deadline=deadline)
 
     async def version(self) -> str:
-        """The data_parser version that is spoken."""
+        """The data_parser version in use."""
         return await self._rest.version()
 
     async def nodes(self, update_time: int | None = None, *, future: bool = False) -> NodeList | None:
-        """All nodes; None if there was no change since `update_time`, which is that of an earlier answer.
+        """All nodes; None if nothing changed since `update_time`, which is that of an earlier answer.
 
-        There is no way to get only the changed ones. A change in the second of the earlier answer is never missed; it
-        may come twice. FUTURE nodes are left out unless asked for.
+        Slurm can't return only the changed ones. A change in the same second as the earlier answer is never missed, but
+        may be returned twice. FUTURE nodes are left out unless requested.
         """
         query = [f"update_time={update_time}"] if update_time is not None else []
         query += ["flags=FUTURE"] if future else []
         answer = await self._rest.read_changed("nodes/" + ("?" + "&".join(query) if query else ""), _Nodes)
         if answer is None and update_time is not None:
             return None
-        told = _told(answer, "nodes")
-        return NodeList(_told(told.nodes, "nodes"), plain(told.last_update) or 0)
+        answered = _required(answer, "nodes")
+        return NodeList(_required(answered.nodes, "nodes"), plain(answered.last_update) or 0)
 
     async def partitions(self) -> tuple[Partition, ...]:
         answer = await self._rest.read("partitions/", _Partitions)
-        return _told(answer.partitions, "partitions")
+        return _required(answer.partitions, "partitions")
 
     async def diag(self) -> Statistics:
         answer = await self._rest.read("diag/", _Diag)
-        return _told(answer.statistics, "statistics")
+        return _required(answer.statistics, "statistics")
 
     async def ping(self) -> tuple[Ping, ...]:
-        """Whether slurmctld answers slurmrestd. This is told at once, where other calls wait 10 s for slurmctld."""
+        """Whether slurmctld answers slurmrestd. Returns at once, where other calls wait 10 s for slurmctld."""
         answer = await self._rest.read("ping/", _Pings)
-        return _told(answer.pings, "pings")
+        return _required(answer.pings, "pings")
 
     async def reservations(self) -> tuple[Reservation, ...]:
         answer = await self._rest.read("reservations/", _Reservations)
-        return _told(answer.reservations, "reservations")
+        return _required(answer.reservations, "reservations")
 
     async def config(self) -> Config:
-        """What slurmctld runs with. Slurm 26.05 and newer."""
-        await self._needs(CONFIG_SINCE, "tell its configuration")
+        """slurmctld's configuration. Slurm 26.05 and newer."""
+        await self._needs(CONFIG_SINCE, "return its configuration")
         answer = await self._rest.read("conf", _Config)
         meta = answer.slurm_conf_meta
-        return Config(_told(answer.slurm_conf, "slurm_conf"), meta.BOOT_TIME, meta.SLURM_VERSION)
+        return Config(_required(answer.slurm_conf, "slurm_conf"), meta.BOOT_TIME, meta.SLURM_VERSION)
 
     async def reconfigure(self) -> None:
-        """Make all daemons read their configuration again. Jobs don't notice."""
+        """Make all daemons read their configuration again. Jobs aren't affected."""
         await self._rest.write("GET", "reconfigure/")
 
     async def drain(self, names: Iterable[str], reason: str) -> Outcome:
-        """No new jobs on these nodes. Done are nodes that are drained with this reason."""
+        """Keep new jobs off these nodes. A node is done if it is drained with this reason."""
         if not reason.strip():
             raise ValueError("a drain needs a reason")
         body = {"state": ["DRAIN"], "reason": reason}
         return await self._update(names, body, lambda node: node.drained and node.reason == reason)
 
     async def resume(self, names: Iterable[str]) -> Outcome:
-        """Jobs may start on these nodes again. Done are nodes that are neither drained nor down, also if they weren't
-        before (which Slurm calls an error)."""
+        """Let jobs start on these nodes again. A node is done if it is neither drained nor down, even if it was
+        neither before (which Slurm calls an error)."""
         body = {"state": ["RESUME"]}
         return await self._update(names, body, lambda node: not {"DRAIN", "FAIL", "DOWN"} & set(node.state))
 
     async def down(self, names: Iterable[str], reason: str) -> Outcome:
-        """Take the jobs off these nodes: those that may are put back into the queue, the others end."""
+        """Take the jobs off these nodes: jobs that may be requeued are, the others end."""
         if not reason.strip():
             raise ValueError("a node that is set down needs a reason")
         return await self._update(names, {"state": ["DOWN"], "reason": reason}, lambda node: node.base == "DOWN")
 
     async def comment(self, names: Iterable[str], comment: str) -> Outcome:
-        """Write a comment into these records. A record that was changed is saved with the next state."""
+        """Write a comment into these records. Slurm saves a changed record with the next state."""
         return await self._update(names, {"comment": comment}, lambda node: node.comment == comment)
 
     async def set_address(self, names: Iterable[str], address: str) -> Outcome:
-        """Where slurmctld finds these nodes' slurmds."""
+        """Set the address at which slurmctld reaches these nodes' slurmds."""
         return await self._update(names, {"address": [address]}, lambda node: node.address == address)
 
     async def kill_jobs(self, names: Iterable[str]) -> None:
-        """End all jobs that are on any of these nodes, on their other nodes too."""
+        """End all jobs that are on any of these nodes, including on their other nodes."""
         wanted = _checked(names)
         if wanted:
             await self._rest.write("DELETE", "jobs/", {"nodes": [hostlist.fold(wanted)]})
 
     async def create(self, names: Iterable[str], settings: Mapping[str, str]) -> Outcome:
-        """New nodes with these settings of a NodeName line; nodes that exist stay as they are, and fail.
+        """Create nodes with these settings of a NodeName line. Nodes that exist stay as they are, and fail.
         Slurm 25.11 and newer."""
         wanted = _checked(names)
         words = " ".join(f"{key}={value}" for key, value in settings.items())
@@ -206,9 +207,9 @@ class SlurmClient:
             return Outcome(failed={**existing, **{name: str(rejection) for name in rest}})
 
     async def delete(self, names: Iterable[str]) -> Outcome:
-        """Remove these nodes from Slurm. Done are nodes that don't exist any more, or never did; a busy node stays.
+        """Remove these nodes from Slurm. A node is done if it no longer exists, or never did; a busy node stays.
 
-        Slurm asks back for nothing: it deletes idle nodes with running slurmds, and nodes that pending jobs name.
+        Slurm doesn't check further: it deletes idle nodes with running slurmds, and nodes that pending jobs name.
         """
         outcome = Outcome()
         for part, path in _paths(_checked(names)):
@@ -222,7 +223,7 @@ class SlurmClient:
         return outcome
 
     async def _update(self, names: Iterable[str], change: dict[str, Any], done: Callable[[Node], bool]) -> Outcome:
-        """Change these nodes; of those that Slurm may not have changed, `done` tells which are as wanted."""
+        """Change these nodes. Where Slurm may not have changed one, `done` says whether it is as wanted."""
         wanted = _checked(names)
         if not wanted:
             return Outcome()
@@ -252,7 +253,7 @@ class SlurmClient:
 
     async def _there(self, *, future: bool = False) -> dict[str, Node]:
         listed = await self.nodes(future=future)
-        return {node.name: node for node in _told(listed, "nodes").nodes}
+        return {node.name: node for node in _required(listed, "nodes").nodes}
 
     async def _needs(self, version: str, what: str) -> None:
         spoken = await self.version()
@@ -260,15 +261,15 @@ class SlurmClient:
             raise Unsupported(f"slurmrestd speaks {spoken} and can't {what}; {version} can")
 
 
-def _told(value: T | None, what: str) -> T:
-    """An answer without what was asked for isn't an answer of none."""
+def _required(value: T | None, what: str) -> T:
+    """A missing part is an error, never an empty answer."""
     if value is None:
         raise Unavailable(f"slurmrestd's answer has no {what}")
     return value
 
 
 def _checked(names: Iterable[str]) -> frozenset[str]:
-    """The names, if none of them can mean anything to Slurm but one node."""
+    """The names, provided that Slurm can take each of them for one node only."""
     checked = frozenset(names)
     for name in checked:
         if not _NAME.fullmatch(name):
@@ -277,7 +278,7 @@ def _checked(names: Iterable[str]) -> frozenset[str]:
 
 
 def _paths(names: frozenset[str]) -> Iterator[tuple[frozenset[str], str]]:
-    """Paths that together name all of these nodes: one, unless it would be longer than slurmrestd takes."""
+    """Paths that together name all of these nodes: one, unless it would be longer than slurmrestd accepts."""
     path = f"node/{quote(hostlist.fold(names), safe='')}"
     if not names:
         return

@@ -1,9 +1,9 @@
-"""slurm.conf and the other files of its form (cgroup.conf, gres.conf, slurmdbd.conf …), written and read as Slurm does.
+"""Reads and writes slurm.conf and files of the same syntax (cgroup.conf, gres.conf, slurmdbd.conf …) as Slurm does.
 
-How Slurm reads such a file decides what can be written, and it surprises: `#` starts a comment even inside quotes, a
-backslash escapes whatever follows it, but both are gone before quotes are looked at. So a backslash can't protect a
-quote, a value that has both a quote and a space can't be written, and nothing can be written that has a newline.
-`render` refuses those instead of writing a file that means something else.
+How Slurm reads such a file limits what can be written: `#` starts a comment even inside quotes, and a backslash escapes
+whatever follows it, but both are processed before quotes. A backslash therefore can't protect a quote, a value with
+both a quote and a space can't be written, and neither can a newline. `render` refuses these instead of writing a file
+that means something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pair = tuple[str, str]
 
 _KEY = re.compile(r"[A-Za-z0-9_.]+")
 _BARE = re.compile(r"[!-~]+")
-# A tab is only a space to Slurm; the other control characters have no place in a configuration.
+# Slurm treats a tab as a space; other control characters have no place in a configuration.
 _UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 _PAIR = re.compile(
     r"\s*(?P<key>[A-Za-z0-9_.]+)\s*(?P<operator>[-*+/]?)=\s*"
@@ -33,14 +33,14 @@ _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 
 
 class ConfError(SeltzerError):
-    """A configuration that can't be written so that Slurm reads it back as it is, or a file that Slurm can't read."""
+    """A configuration that can't be written such that Slurm reads it back, or a file that Slurm can't read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """`NodeSet=gpu Feature=gpu`: the first pair says what the line is about.
 
-    Slurm takes more than one pair only where the first key is a kind of thing (NodeName, PartitionName, Name …).
+    Slurm accepts more than one pair only if the first key is a kind of thing (NodeName, PartitionName, Name …).
     """
 
     pairs: tuple[Pair, ...]
@@ -54,20 +54,20 @@ class Line:
         return self.pairs[0][1]
 
     def get(self, key: str) -> str | None:
-        """The value of one of its keys, in upper or lower case; the last one counts, as in Slurm."""
+        """The value of one of its keys, case-insensitive; the last one counts, as in Slurm."""
         return next((value for name, value in reversed(self.pairs) if name.lower() == key.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Another file in this place; Slurm puts the cluster's name where the path has `%c`."""
+    """Another file, included here; Slurm replaces `%c` in the path by the cluster's name."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """What a file says, in its order, without comments."""
+    """The contents of a file, in order, without comments."""
 
     lines: tuple[Line | Include, ...] = ()
 
@@ -77,28 +77,28 @@ class Conf:
         return cls(tuple(Line((pair,)) for pair in settings))
 
     def about(self, key: str) -> list[Line]:
-        """All lines that begin with this key, in upper or lower case."""
+        """All lines that begin with this key, case-insensitive."""
         return [line for line in self.lines if isinstance(line, Line) and line.key.lower() == key.lower()]
 
     def get(self, key: str) -> str | None:
-        """The setting that counts: the last one. What other files say that are included isn't known here."""
+        """The effective setting: the last one. Settings in included files aren't known here."""
         lines = self.about(key)
         return lines[-1].value if lines else None
 
 
 def render(conf: Conf, comment: str = "") -> str:
-    """The file's text, of which Slurm reads exactly this and nothing else, whatever is in the values.
+    """The file's text. Slurm reads exactly `conf` from it, whatever the values contain.
 
-    `comment` goes first, each of its lines behind a `#`.
+    `comment` comes first, each of its lines behind a `#`.
     """
     head = [f"# {_UNFIT.sub('?', line)}".rstrip() for line in comment.split("\n")] if comment else []
     return "".join(f"{line}\n" for line in [*head, *map(_render_line, conf.lines)])
 
 
 def parse(text: str, name: str = "slurm.conf") -> Conf:
-    """Read a file as Slurm would, except that it says more clearly what is wrong; `name` is for that.
+    """Read a file as Slurm would, with clearer error messages, in which the file is called `name`.
 
-    Comments are left out, and files that are included aren't opened. `parse(render(conf)) == conf`.
+    Drops comments, and doesn't open included files. `parse(render(conf)) == conf`.
     """
     return Conf(tuple(_parse_line(line, f"{name} line {number}") for number, line in _logical_lines(text, name)))
 
@@ -120,7 +120,7 @@ def _render_key(key: str) -> str:
 
 
 def _render_value(key: str, value: str) -> str:
-    """In quotes only where it must be. The messages leave the value out: it may be secret."""
+    """Quoted only if necessary. Error messages leave the value out: it may be secret."""
     unfit = _UNFIT.search(value)
     if unfit:
         raise ConfError(f"{key}: Slurm's configuration can't hold the character {unfit.group()!r} in a value")
@@ -136,7 +136,7 @@ def _escape(value: str) -> str:
 
 
 def _logical_lines(text: str, name: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, numbered: continuations are joined, comments and escapes gone."""
+    """Lines that aren't empty, numbered: continuations are joined, comments and escapes removed."""
     joined, first = "", 1
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""What can go wrong between us and Slurm, in four kinds that callers treat differently."""
+"""Errors between us and Slurm, in four kinds that callers handle differently."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from seltzer.errors import SeltzerError
 
 
 class SlurmError(SeltzerError):
-    """Slurm did not do or tell what it was asked."""
+    """Slurm did not do or return what was requested."""
 
 
 class Unavailable(SlurmError):
-    """No answer, or none that makes sense: what Slurm knows, and whether a write was done, is unknown."""
+    """No answer, or a malformed one: Slurm's state, and whether a write was carried out, are unknown."""
 
 
 class Refused(SlurmError):
-    """Slurm doesn't accept our token, so nothing was done: the key is wrong, or clocks are far apart."""
+    """Slurm rejects our token, so nothing was done: the key is wrong, or the clocks are far apart."""
 
 
 class Unsupported(SlurmError):
-    """The slurmrestd at hand is too old for what was asked; nothing was done."""
+    """This slurmrestd is too old for the request; nothing was done."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Problem:
 
 
 class Rejected(SlurmError):
-    """Slurm understood and said no, perhaps only to a part of it: some nodes of a bulk write may have been changed."""
+    """Slurm understood and refused, perhaps only in part: some nodes of a bulk write may have been changed."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("Slurm says: " + "; ".join(map(str, problems)))

@@ -1,8 +1,8 @@
-"""Hostlists, the short form in which Slurm writes many node names: `n[1-3,7],gpu-[01-16]`.
+"""Hostlists, Slurm's short form for many node names: `n[1-3,7],gpu-[01-16]`.
 
-What is accepted here means the same to Slurm, in the same order (`tests/contract` compares the two). Some of what
-Slurm accepts is refused, because nobody means it: `a]`, `a[1-]`, `a[+1]`, spaces, and numbers that don't fit in 64
-bits, which Slurm silently makes smaller. Steps (`n[1-9/2]`) don't exist in Slurm.
+Whatever is accepted here means the same to Slurm, in the same order (`tests/contract` compares the two). Some input
+that Slurm accepts is refused because it is surely a mistake: `a]`, `a[1-]`, `a[+1]`, spaces, and numbers that don't fit
+in 64 bits, which Slurm silently reduces. Steps (`n[1-9/2]`) don't exist in Slurm.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple
 from seltzer.errors import SeltzerError
 
 LIMIT = 100_000
-# Slurm refuses a range of more hosts; it takes any number of ranges in one bracket.
+# Slurm refuses a range of more hosts. It accepts any number of ranges in one bracket.
 LONGEST_RANGE = 65_536
-# Slurm knows no limit, but a long name times many hosts must not eat the memory.
+# Slurm has no limit, but a long name times many hosts must not exhaust the memory.
 LONGEST_NAME = 255
-# The number at the end of a name is 64 bits in Slurm, and what doesn't fit becomes the largest: another node's name.
+# Slurm holds the number at the end of a name in 64 bits. A larger one becomes the maximum: another node's name.
 LARGEST_NUMBER = 2**64 - 2
 DIGITS_THAT_ALWAYS_FIT = 19
 
 _DIGITS = "0123456789"
-# Printable ASCII, but not space; braces would be one of slurmctld's hostlist functions.
+# Printable ASCII except space; braces would be one of slurmctld's hostlist functions.
 _NAME = re.compile(r"[!-+\--Z\\^-z|~]+")
 _UNFIT = re.compile(r"[^!-z|~]")
 _TOKEN = re.compile(r"\[(?P<bracket>[^\[\]]*)\]|(?P<literal>[^\[\],]+)|(?P<comma>,)|(?P<stray>.)")
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"0*([0-9]+)")
 
 
 class HostlistError(SeltzerError):
-    """A hostlist or a node name that Slurm would refuse or take for something else."""
+    """A hostlist or a node name that Slurm would refuse or interpret differently."""
 
 
 class _Range(NamedTuple):
@@ -53,15 +53,15 @@ class _Range(NamedTuple):
         return (str(number).zfill(self.width) for number in range(self.low, self.high + 1))
 
 
-# What a bracket stands for; text outside brackets is kept as it is.
+# The contents of a bracket; text outside brackets is kept as it is.
 _Bracket = tuple[_Range, ...]
 _Term = list[str | _Bracket]
 
 
 def expand(text: str, limit: int = LIMIT) -> list[str]:
-    """All names that a hostlist stands for: in Slurm's order, and as often as it names them.
+    """All names of a hostlist, in Slurm's order, and as often as it names them.
 
-    Nothing is built before it is known that there are no more than `limit` names.
+    The number of names is checked against `limit` before any is built.
     """
     unfit = _UNFIT.search(text)
     if unfit:
@@ -75,8 +75,8 @@ def expand(text: str, limit: int = LIMIT) -> list[str]:
 def fold(names: Iterable[str]) -> str:
     """The hostlist that Slurm would write for these names, each once, in natural order: n2 before n10.
 
-    Slurm folds the number at the end of a name and nothing else, and so does this: `a1x,a2x` stays as it is.
-    `expand` gives the same set again, and so does Slurm.
+    Like Slurm, this folds only the number at the end of a name: `a1x,a2x` stays as it is. `expand` and Slurm both
+    return the same set again.
     """
     numbers: dict[str, list[str]] = {}
     for name in set(names):
@@ -86,7 +86,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def _terms(text: str) -> Iterator[_Term]:
-    """Split at the commas that aren't in brackets; empty terms are left out, as Slurm does."""
+    """Split at commas outside of brackets. Drops empty terms, as Slurm does."""
     term: _Term = []
     for token in _TOKEN.finditer(text):
         if token["comma"]:
@@ -108,7 +108,7 @@ def _range(text: str, range_: str) -> _Range:
     match = _RANGE.fullmatch(range_)
     if not match:
         raise HostlistError(f"hostlist {_shown(text)}: {_shown(range_)} in brackets is neither a number nor a range")
-    if len(range_) > 2 * LONGEST_NAME:  # also bounds what int() has to read
+    if len(range_) > 2 * LONGEST_NAME:  # also bounds the input of int()
         raise HostlistError(f"hostlist {_shown(text)}: a node's name is longer than {LONGEST_NAME} characters")
     low, high = int(match[1]), int(match[2] or match[1])
     if low > high:
@@ -127,7 +127,7 @@ def _count(term: _Term) -> int:
 
 
 def _names(text: str, term: _Term) -> list[str]:
-    """The last bracket changes fastest, then the first, the second and so on: that is Slurm's order."""
+    """Slurm's order: the last bracket changes fastest, then the first, the second and so on."""
     longest = sum(len(part) if isinstance(part, str) else max(each.longest for each in part) for part in term)
     if longest > LONGEST_NAME:
         raise HostlistError(f"hostlist {_shown(text)}: a node's name is longer than {LONGEST_NAME} characters")
@@ -146,7 +146,7 @@ def _names(text: str, term: _Term) -> list[str]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """A name without the number at its end, and that number's digits."""
+    """A name without the number at its end, and the digits of that number."""
     if not _NAME.fullmatch(name):
         raise HostlistError(f"{_shown(name)} can't be a node's name: use printable ASCII without space , [ ] {{ }}")
     if len(name) > LONGEST_NAME:
@@ -159,9 +159,9 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _fold(prefix: str, numbers: list[str]) -> Iterator[str]:
-    """The terms for all names with one prefix; a name without a number has its own."""
+    """The terms for all names with one prefix. A name without a number has its own term."""
     ranges: list[list[str]] = []
-    # The number that would make a range longer, and that range. Padded and unpadded ranges can be open at once.
+    # By the number that would extend it, each open range. Padded and unpadded ranges can be open at the same time.
     awaited: dict[str, list[str]] = {}
     for number, _, digits in sorted((int(digits), len(digits), digits) for digits in numbers if digits):
         run = awaited.pop(digits, None)
@@ -178,10 +178,10 @@ def _fold(prefix: str, numbers: list[str]) -> Iterator[str]:
 
 
 def _natural(prefix: str) -> tuple[str, str]:
-    """A key that puts numbers in numeric order, and digits where ASCII has them among other characters."""
+    """A sort key that orders numbers numerically, and digits as ASCII does among other characters."""
     return _NUMBER.sub(lambda number: f"{len(number[1]):03}{number[1]}", prefix), prefix
 
 
 def _shown(text: str) -> str:
-    """On one line, whatever is in it."""
+    """On one line, whatever it contains."""
     return repr(text if len(text) <= 60 else text[:59] + "…")

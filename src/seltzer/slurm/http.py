@@ -1,8 +1,8 @@
-"""One HTTP exchange with one of Slurm's daemons: bounded in time, in size and in number, and never redirected.
+"""One HTTP exchange with one of Slurm's daemons: bounded in time, size and number, and never redirected.
 
-It is our own because slurmrestd 26.05 breaks HTTP in two ways that strict clients, aiohttp among them, don't forgive:
-it sends every error answer twice, and asked for `Connection: close` it writes that header behind the body. So the
-first answer is read, exactly as long as it says it is, and then the connection is closed.
+It is our own because slurmrestd 26.05 violates HTTP in two ways that strict clients, aiohttp among them, reject: it
+sends every error response twice, and with `Connection: close` it writes that header after the body. This client reads
+the first response, exactly as long as it claims to be, and then closes the connection.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 from seltzer.slurm.errors import Unavailable
 
-# slurmrestd tries for 10 s to reach slurmctld before it says that it can't.
+# slurmrestd tries for 10 s to reach slurmctld before it reports that it can't.
 DEADLINE = 15.0
-# Whoever is there takes a connection at once. A pod that has just died says nothing, and its successor is known soon.
-# It is enough for a DNS server that has died with it as well: another one is asked after 5 s.
+# A live server accepts a connection at once. A pod that has just died says nothing, and its successor is known soon.
+# Long enough even if the DNS server died with it: the resolver asks another one after 5 s.
 CONNECT_DEADLINE = 6.0
 # 30,000 nodes are 76 MB.
 LARGEST_ANSWER = 128 * 1024 * 1024
@@ -31,7 +31,7 @@ NO_BODY = frozenset({204, 304})
 
 
 class Answer(NamedTuple):
-    """What came back, whole."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -46,8 +46,8 @@ class Answer(NamedTuple):
 class Http:
     """Exchanges with one server. Each ends by its deadline, with an Answer or with Unavailable.
 
-    Every exchange has its own connection: one that the server has closed meanwhile would make the outcome of a write
-    unknown, and a Service spreads new connections over all its pods.
+    Every exchange has its own connection: if the server has meanwhile closed a reused one, the outcome of a write is
+    unknown. A Service also spreads new connections over all its pods.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Http:
     async def exchange(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Answer:
-        """Send `body` to `path`, which is percent-encoded already, and get all of the answer."""
+        """Send `body` to `path`, which is already percent-encoded, and read the whole response."""
         request = self._request(method, path, headers or {}, body)
         try:
-            # A call that waits for its turn hasn't failed: its time begins when it is sent, and each one ends in time.
+            # Waiting for a free connection is no failure: the deadline starts when the request is sent, so it passes.
             async with self._free, asyncio.timeout(self._deadline), self._connected() as (reader, writer):
                 writer.write(request)
                 await writer.drain()
@@ -107,7 +107,7 @@ class Http:
         try:
             yield reader, writer
         finally:
-            # Whatever else the server has to say, nobody waits for it.
+            # Nobody waits for anything else that the server may send.
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Answer:
@@ -117,8 +117,8 @@ class Http:
         if not words[0].startswith("HTTP/1.") or not words[1:] or not words[1].isdecimal() or len(head) > HEADER_LIMIT:
             raise Unavailable(f"{self.base} doesn't speak HTTP: {line[:80]!r}")
         status = int(words[1])
-        told = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-        return Answer(status, b"" if status in NO_BODY else await self._body(reader, told))
+        headers = {name.strip().lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        return Answer(status, b"" if status in NO_BODY else await self._body(reader, headers))
 
     async def _body(self, reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() == "chunked":
@@ -142,7 +142,7 @@ class Http:
             body += (await reader.readexactly(size + 2))[:-2]
 
     def _bounded(self, size: str, base: int) -> int:
-        """A size that somebody else wrote, if it is one and we have room for so much."""
+        """A size that the server claims, if it is a number and within our limit."""
         try:
             number = int(size[:20], base)
         except ValueError:

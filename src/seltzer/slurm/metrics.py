@@ -1,4 +1,4 @@
-"""Job counts, from slurmctld's own metrics: fresh, and as cheap with 30,000 jobs as with none.
+"""Job counts from slurmctld's own metrics: current, and as cheap with 30,000 jobs as with none.
 
 They are at `/metrics/jobs` and `/metrics/partitions` on slurmctld's port (6817) when slurm.conf has
 `MetricsType=metrics/openmetrics`.
@@ -15,7 +15,7 @@ PREFIX = "slurm_jobs_"
 
 
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
-    """How many jobs are in each state that a cluster's status tells, and what they hold."""
+    """How many jobs are in each state that a cluster's status shows, and what they hold."""
 
     running: int
     pending: int
@@ -28,10 +28,10 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
 
 
 async def jobs_in_partition(http: Http, partition: str) -> int:
-    """How many jobs of a partition haven't ended; 0 if there is no such partition. Unavailable if it isn't told."""
+    """How many jobs of a partition haven't ended; 0 if there is no such partition. Raises Unavailable if unknown."""
     text = await _ask(http, "/metrics/partitions")
     if "slurm_partitions " not in text:
-        raise Unavailable("slurmctld's metrics don't tell which partitions there are")
+        raise Unavailable("slurmctld's metrics don't say which partitions there are")
     wanted = f'slurm_partition_jobs{{partition="{partition}"}} '
     for line in text.splitlines():
         if line.startswith(wanted):
@@ -40,7 +40,7 @@ async def jobs_in_partition(http: Http, partition: str) -> int:
 
 
 async def job_counts(http: Http) -> JobCounts:
-    """Ask slurmctld at `http` for its job counts. Unavailable if it doesn't tell."""
+    """Get the job counts from the slurmctld at `http`. Raises Unavailable if unknown."""
     return parse(await _ask(http, "/metrics/jobs"))
 
 
@@ -52,7 +52,7 @@ async def _ask(http: Http, path: str) -> str:
 
 
 def parse(text: str) -> JobCounts:
-    """The counts in OpenMetrics text. Unavailable if running or pending jobs aren't in it."""
+    """The counts in OpenMetrics text. Raises Unavailable if it lacks running or pending jobs."""
     counts = {}
     for line in text.splitlines():
         name, _, rest = line.partition(" ")
@@ -60,7 +60,7 @@ def parse(text: str) -> JobCounts:
         if name.startswith(PREFIX) and key in JobCounts.__struct_fields__:
             counts[key] = _number(line, rest)
     if not {"running", "pending"} <= counts.keys():
-        raise Unavailable("slurmctld's metrics don't tell how many jobs run and wait")
+        raise Unavailable("slurmctld's metrics don't say how many jobs run and wait")
     return JobCounts(**counts)
 
 
@@ -68,4 +68,4 @@ def _number(line: str, value: str) -> int:
     try:
         return int(float(value.split()[0]))
     except (ValueError, IndexError, OverflowError):
-        raise Unavailable(f"slurmctld's metrics have a line that makes no sense: {line[:80]!r}") from None
+        raise Unavailable(f"slurmctld's metrics have a malformed line: {line[:80]!r}") from None

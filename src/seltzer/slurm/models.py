@@ -1,7 +1,7 @@
-"""What we read of Slurm's answers. Fields that we don't list are skipped, so newer Slurms may tell more.
+"""The parts of Slurm's answers that we read. Other fields are skipped, so newer versions of Slurm may send more.
 
-Some numbers come as `{"set": true, "infinite": false, "number": 7}`; properties give them as `int | None`, where None
-means unset or infinite. Don't send these back: they don't hold all that Slurm told.
+Some numbers come as `{"set": true, "infinite": false, "number": 7}`; properties return them as `int | None`, where None
+means unset or infinite. Never send these objects back: they don't hold everything that Slurm sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BASE_STATES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED"
 
 
 class Number(msgspec.Struct, frozen=True, gc=False):
-    """A number as the data parser wraps it."""
+    """A number as wrapped by the data parser."""
 
     set: bool = False
     infinite: bool = False
@@ -25,7 +25,7 @@ Wrapped = Number | int | None
 
 
 def plain(value: Wrapped) -> int | None:
-    """The number, or None where it is unset or infinite."""
+    """The number, or None if it is unset or infinite."""
     if isinstance(value, Number):
         return int(value.number) if value.set and not value.infinite else None
     return value
@@ -42,7 +42,7 @@ class Node(
         "started": "slurmd_start_time",
     },
 ):
-    """One Slurm node. Two are equal when nothing that we look at differs (its load is not among that)."""
+    """One Slurm node. Two are equal if nothing that we look at differs (the load isn't included)."""
 
     name: str
     state: tuple[str, ...]
@@ -68,12 +68,12 @@ class Node(
 
     @property
     def base(self) -> str:
-        """The one state that isn't a flag: IDLE, MIXED, ALLOCATED, DOWN …; UNKNOWN if Slurm names none that we know."""
+        """The one state that isn't a flag: IDLE, MIXED, ALLOCATED, DOWN …; UNKNOWN if none of them is known to us."""
         return next((state for state in self.state if state in BASE_STATES), "UNKNOWN")
 
     @property
     def drained(self) -> bool:
-        """No new job will start on it. Jobs that it has may still run: see `occupied`."""
+        """No new job starts on it. Its current jobs may still run: see `occupied`."""
         return "DRAIN" in self.state
 
     @property
@@ -83,12 +83,12 @@ class Node(
 
     @property
     def boot_time(self) -> int | None:
-        """When its machine booted, as slurmd sees it."""
+        """When its machine booted, according to slurmd."""
         return plain(self.booted)
 
     @property
     def slurmd_started(self) -> int | None:
-        """When its slurmd started, by the clock of its machine."""
+        """When its slurmd started, by its machine's clock."""
         return plain(self.started)
 
     @property
@@ -103,14 +103,14 @@ class Node(
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """All nodes of a cluster, at a moment of slurmctld's clock."""
+    """All nodes of a cluster at one moment of slurmctld's clock."""
 
     nodes: tuple[Node, ...]
     update_time: int
 
 
 class PartitionNodes(msgspec.Struct, frozen=True, gc=False):
-    """Which nodes are in a partition, as a hostlist."""
+    """The nodes of a partition, as a hostlist."""
 
     configured: str = ""
     total: int = 0
@@ -137,7 +137,7 @@ class Partition(msgspec.Struct, frozen=True, gc=False):
 
 
 class Statistics(msgspec.Struct, frozen=True, gc=False, rename={"asked": "req_time", "counted_from": "req_time_start"}):
-    """slurmctld about itself. The job counts are up to 30 s old: `metrics` has fresh ones."""
+    """slurmctld's statistics about itself. The job counts are up to 30 s old: `metrics` has current ones."""
 
     jobs_submitted: int = 0
     jobs_started: int = 0
@@ -157,15 +157,15 @@ class Statistics(msgspec.Struct, frozen=True, gc=False, rename={"asked": "req_ti
 
     @property
     def since(self) -> int | None:
-        """Since when slurmctld counts: it changes with each start and reconfigure, and each midnight UTC.
+        """Since when slurmctld counts. Changes with each start and reconfigure, and at midnight UTC.
 
-        It is 0 for a moment after a start. Slurm tells its start time itself only from v0.0.45 on.
+        It is 0 for a moment after a start. Slurm returns its actual start time only from v0.0.45 on.
         """
         return plain(self.counted_from)
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):
-    """Whether one slurmctld answers, as slurmrestd sees it. `latency` is in microseconds."""
+    """Whether one slurmctld answers, according to slurmrestd. `latency` is in microseconds."""
 
     hostname: str
     responding: bool = False
@@ -197,7 +197,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, rename={"starts": "star
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The configuration that slurmctld runs with, by the names that slurm.conf has."""
+    """The configuration that slurmctld runs with, by the key names of slurm.conf."""
 
     settings: dict[str, Any]
     boot_time: int

@@ -1,10 +1,10 @@
-"""What we know about a cluster's nodes: polled, never guessed.
+"""A cache of a cluster's nodes: polled, never guessed.
 
-slurmctld has no watches. Asked with `update_time` it answers at once that nothing changed, or with all nodes; so a node
-that was deleted is missing from the next answer, and every answer is the whole truth. One thing can hide changes: a
-slurmctld whose clock is behind the last answer says that nothing changed until it has caught up. After a restart on
-another machine that is likely, so each poll first asks since when slurmctld counts, which changes with each start. For
-a clock that is set back without a restart, all nodes are read every `resync` seconds, whatever slurmctld says.
+slurmctld has no watches. Asked with `update_time` it answers at once, either that nothing changed or with all nodes. A
+deleted node is missing from the next answer, and every answer is complete. One thing can hide changes: a slurmctld
+whose clock is behind the last answer reports no changes until it has caught up. That is likely after a restart on
+another machine, so each poll first asks since when slurmctld counts, which changes with each start. In case a clock is
+set back without a restart, all nodes are read every `resync` seconds, whatever slurmctld says.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Protocol
 from seltzer.slurm.errors import SlurmError
 from seltzer.slurm.models import Node, NodeList, Statistics
 
-# How many times as long as a poll took nobody is asked; how short that may be to be left out, and how long at most.
+# The pause after a poll as a multiple of its duration; the shortest pause worth taking, and the longest.
 _REST = 3.0
 _SHORT, _LONG = 0.2, 2.0
 
 
 class Source(Protocol):
-    """What the cache asks: a SlurmClient."""
+    """What the cache polls: a SlurmClient."""
 
     async def nodes(self, update_time: int | None = None) -> NodeList | None: ...
 
@@ -36,19 +36,19 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How often to ask, in seconds."""
+    """How often to poll, in seconds."""
 
     busy: float = 1.0
     idle: float = 15.0
-    # All nodes, also if slurmctld says that nothing changed.
+    # Read all nodes, even if slurmctld says that nothing changed.
     resync: float = 300.0
-    # What is known is unknown again when no answer came for so long. More than `idle` and a call's deadline together.
+    # Without an answer for this long the nodes become unknown. More than `idle` and a call's deadline together.
     stale: float = 60.0
 
 
 @dataclass(frozen=True)
 class View:
-    """All nodes by name. It has every change that Slurm had acknowledged at `asked`, by the cache's clock."""
+    """All nodes by name. Includes every change that Slurm had acknowledged at `asked`, by the cache's clock."""
 
     nodes: Mapping[str, Node]
     statistics: Statistics
@@ -59,11 +59,11 @@ class View:
 class Change:
     """What a poll found."""
 
-    # Nodes that are new, different or gone (then the view hasn't them).
+    # Nodes that are new, different or gone (the view lacks those).
     names: frozenset[str] = frozenset()
-    # slurmctld has started or reconfigured itself since the last poll; also told once after midnight UTC.
+    # slurmctld has started or reconfigured since the last poll; also set once after midnight UTC.
     restarted: bool = False
-    # Whether the view is known now. Told when it changes.
+    # Whether the view is known now. A change of this is delivered, too.
     known: bool = True
 
 
@@ -72,7 +72,7 @@ Wait = Callable[[asyncio.Event, float], Awaitable[None]]
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event is set, for so many seconds at most."""
+    """Until the event is set, or for this many seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -81,9 +81,9 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 class NodeCache:
     """The nodes of one cluster, for as long as `run` runs.
 
-    `view` is None while the nodes are unknown: before the first answer, and when no answer came for `pace.stale`
-    seconds. While it is not None it is what Slurm told, at most that old. A deleted node is gone from it by the next
-    poll, after a restart with a wrong clock too; at the very latest after `pace.resync` seconds.
+    `view` is None while the nodes are unknown: before the first answer, and without an answer for `pace.stale` seconds.
+    Otherwise it is what Slurm reported, at most that old. A deleted node is gone from it by the next poll, even after a
+    restart with a wrong clock; at the latest after `pace.resync` seconds.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class NodeCache:
         wait: Wait = _wait,
     ) -> None:
         self.pace = pace or Pace()
-        # Why the last poll failed, if it did.
+        # The error of the last poll, if it failed.
         self.failure: SlurmError | None = None
         self._source = source
         self._clock = clock
@@ -113,23 +113,23 @@ class NodeCache:
 
     @property
     def view(self) -> View | None:
-        """What Slurm told last, or None if that is unknown or too long ago."""
+        """Slurm's last answer, or None if there is none or it is too old."""
         age = self.age
         return self._view if age is not None and age <= self.pace.stale else None
 
     @property
     def age(self) -> float | None:
-        """How many seconds ago the last answer was asked for, or None if there was none yet."""
+        """How many seconds ago the last answer was requested, or None without one."""
         return None if self._view is None else self._clock() - self._view.asked
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` after each poll that found something, and after the first one that succeeds again: whoever was
-        refused meanwhile needn't wait longer. It mustn't wait for anything. Returns how to stop it."""
+        """Call `watcher` after each poll that found something, and after the first success following a failure: work
+        that was refused meanwhile can go on at once. It must not block. Returns a function that removes it."""
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
     def busy(self, who: str, busy: bool) -> None:
-        """Somebody waits for something to happen in Slurm, or no longer does."""
+        """Set whether `who` waits for something to happen in Slurm."""
         if busy and who not in self._busy:
             self._busy.add(who)
             self.wake()
@@ -141,8 +141,8 @@ class NodeCache:
         self._woken.set()
 
     def changed(self) -> None:
-        """Poll now: we have just changed something. All nodes are read, since slurmctld doesn't count everything as a
-        change: that its last node was deleted isn't one."""
+        """Poll now: we have just changed something. Reads all nodes, since slurmctld doesn't count everything as a
+        change: the deletion of its last node isn't one."""
         self._changed = self._clock()
         self.wake()
 
@@ -159,7 +159,7 @@ class NodeCache:
             self._woken.clear()
             began = self._clock()
             await self.poll()
-            # Thousands of nodes are no small answer: whoever wakes us again and again gets a part of the time only.
+            # Thousands of nodes are a large answer: frequent wake-ups get only a share of the time.
             rest = min(_LONG, _REST * (self._clock() - began))
             if rest > _SHORT:
                 await self._wait(asyncio.Event(), rest)
@@ -169,9 +169,9 @@ class NodeCache:
                 await self._wait(self._woken, self.pause - rest)
 
     async def poll(self) -> Change:
-        """Ask once, and tell the watchers what was found. A failure is told by `failure` and by the view's age.
+        """Ask once, and call the watchers with what was found. A failure shows in `failure` and in the view's age.
 
-        One at a time: "nothing changed" is only true of what was known when it was asked.
+        One at a time: "nothing changed" refers only to what was known when the request was sent.
         """
         async with self._asking:
             return await self._poll()
@@ -188,13 +188,13 @@ class NodeCache:
             self.failure = None
             self._failures = 0
         known = self.view is not None
-        told = Change(change.names, change.restarted, known)
+        found = Change(change.names, change.restarted, known)
         back = failed and self.failure is None
         if change.names or change.restarted or back or known != self._known:
             self._known = known
             for watcher in tuple(self._watchers):
-                watcher(told)
-        return told
+                watcher(found)
+        return found
 
     async def _ask(self) -> Change:
         asked = self._clock()

@@ -1,7 +1,7 @@
-"""Calls to slurmrestd: the version that both know, the token, the retries, and what an answer means.
+"""Calls to slurmrestd: version discovery, token, retries, and the interpretation of answers.
 
-Slurm tells errors in the body, whatever the HTTP status says; `judge` is the only place that reads either. Retried are
-reads that got no answer, and calls that were certainly not done: an unknown version, a refused token.
+Slurm reports errors in the body, whatever the HTTP status is; only `judge` reads either. Retried are reads without an
+answer, and calls that were certainly not carried out: an unknown version, a refused token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seltzer.slurm.errors import Problem, Refused, Rejected, Unavailable, Unsupp
 from seltzer.slurm.http import DEADLINE, Answer, Http
 from seltzer.slurm.token import TokenSource
 
-# Newest first: Slurm 26.05, 25.11, 25.05, 24.11. slurmrestd knows its own and some older ones.
+# Newest first: Slurm 26.05, 25.11, 25.05, 24.11. slurmrestd supports its own and some older ones.
 VERSIONS = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 ATTEMPTS = 3
 FIRST_PAUSE = 0.1
@@ -32,7 +32,7 @@ COMMUNICATION_ERRORS = frozenset({*range(1001, 1005), *range(1800, 1810), 5003, 
 
 
 class Envelope(msgspec.Struct, frozen=True, rename={"problems": "errors"}):
-    """What every answer has."""
+    """The part that every answer has."""
 
     problems: tuple[_Problem, ...] = ()
 
@@ -47,11 +47,11 @@ E = TypeVar("E", bound=Envelope)
 
 
 class _UnknownPath(Unavailable):
-    """slurmrestd doesn't know this version, or not this path in it."""
+    """slurmrestd doesn't have this version, or doesn't have this path in it."""
 
 
 class Rest:
-    """Calls by path below `/slurm/<version>/`; each ends in an answer without errors or raises a SlurmError."""
+    """Calls by path below `/slurm/<version>/`. Each returns an answer without errors or raises a SlurmError."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class Rest:
         self._version: str | None = None
 
     async def version(self) -> str:
-        """The newest data_parser version that slurmrestd and we know, found by asking for it.
+        """The newest data_parser version that slurmrestd and we both support, found by trying.
 
-        Asking costs one small call, the OpenAPI document would be 900 kB.
+        A try costs one small call; the OpenAPI document would be 900 kB.
         """
         for version in VERSIONS if self._version is None else ():
             try:
@@ -84,10 +84,10 @@ class Rest:
         return self._version
 
     async def read(self, path: str, kind: type[E]) -> E:
-        """GET, again if there was no answer."""
+        """GET, retried if there was no answer."""
         answer = await self.read_changed(path, kind)
         if answer is None:
-            raise Unavailable("slurmrestd says that nothing changed, without having been asked")
+            raise Unavailable("slurmrestd says that nothing changed, but was asked unconditionally")
         return answer
 
     async def read_changed(self, path: str, kind: type[E]) -> E | None:
@@ -105,7 +105,7 @@ class Rest:
         raise failure
 
     async def write(self, method: str, path: str, body: Any = None) -> None:
-        """Once. Unavailable means that it may have been done or not."""
+        """Sent once. Unavailable means that it may or may not have been carried out."""
         try:
             async with asyncio.timeout(self._deadline):
                 await self._call(method, path, b"" if body is None else msgspec.json.encode(body), Envelope)
@@ -117,17 +117,17 @@ class Rest:
         try:
             return await self._once(method, full, body, kind)
         except Refused:
-            # The key may have been rotated, or our clock set right, since the token was signed.
+            # The key may have been rotated, or our clock corrected, since the token was signed.
             self._tokens.renew()
             return await self._once(method, full, body, kind)
         except _UnknownPath:
-            # Another slurmrestd, of another version, may have taken over since we asked.
+            # A slurmrestd of another version may have taken over since the version was discovered.
             version, self._version = self._version, None
             if await self.version() == version:
                 raise Unsupported(f"slurmrestd has no {method} {path} in {version}") from None
             return await self._once(method, f"/slurm/{self._version}/{path}", body, kind)
         except Unavailable:
-            self._version = None  # whoever answers next may be of another version
+            self._version = None  # the next slurmrestd to answer may have another version
             raise
 
     async def _once(self, method: str, path: str, body: bytes, kind: type[E]) -> E | None:
@@ -138,18 +138,18 @@ class Rest:
 
 
 def judge(answer: Answer, kind: type[E]) -> E | None:
-    """The answer if it has no errors, None if nothing changed; otherwise the error that it is."""
+    """The answer if it has no errors; None if nothing changed. Otherwise raises the error that it describes."""
     if answer.status == NOT_MODIFIED:
         return None
     if answer.status == UNAUTHORIZED:
         raise Refused(f"slurmrestd refused our token: {answer.gist}")
     try:
-        told = msgspec.json.decode(answer.body, type=kind)
+        parsed = msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if answer.status == NOT_FOUND:
             raise _UnknownPath(f"slurmrestd answered with 404: {answer.gist}") from None
-        raise Unavailable(f"slurmrestd answered with {answer.status} and no sense ({error}): {answer.gist}") from None
-    problems = [Problem(each.error_number, each.error or "", each.description or "") for each in told.problems]
+        raise Unavailable(f"slurmrestd answered with {answer.status}, malformed ({error}): {answer.gist}") from None
+    problems = [Problem(each.error_number, each.error or "", each.description or "") for each in parsed.problems]
     numbers = {problem.number for problem in problems}
     words = "; ".join(map(str, problems)) or answer.gist
     if NO_CHANGE_IN_DATA in numbers:
@@ -162,4 +162,4 @@ def judge(answer: Answer, kind: type[E]) -> E | None:
         raise Rejected(problems)
     if answer.status != OK:
         raise Unavailable(f"slurmrestd answered with {answer.status}: {answer.gist}")
-    return told
+    return parsed

@@ -1,13 +1,11 @@
-"""What slurmctld knows of nodes, jobs and partitions, asked beside it by one command. No I/O: words out, text in.
+"""The nodes, jobs and partitions that slurmctld knows, read by one command that runs in its pod. No I/O here.
 
-Nodes and partitions come as JSON, since sinfo leaves out nodes that are in no partition. Jobs come from squeue, whose
-JSON is ten times as long and slow. A job's name may hold any byte, line ends too; so what separates the fields has a
-part that nobody can guess.
+Nodes and partitions come as JSON from scontrol: sinfo leaves out nodes that are in no partition. Jobs come as text from
+squeue: its JSON is ten times as long and as slow.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,51 +13,28 @@ from typing import TypeVar
 
 import msgspec
 
-from seltzer.errors import SeltzerError
-from seltzer.slurm import hostlist
+from seltzer.slurm import jobs as slurm_jobs
 from seltzer.slurm.errors import Unavailable
 from seltzer.slurm.models import Node, PartitionNodes, PartitionState, Wrapped, plain
+from seltzer.wire import squeue
 
 PATIENCE = 20
-"""How many seconds each command may take."""
+"""The deadline of each command, in seconds."""
 
-_FIELDS = (
-    "JobArrayID",
-    "JobID",
-    "UserName",
-    "Name",
-    "State",
-    "Reason",
-    "Partition",
-    "NodeList",
-    "ReqNodes",
-    "StartTime",
-    "EndTime",
-    "SubmitTime",
-    "EligibleTime",
-    "TimeLimit",
-    "Requeue",
-    "NumCPUs",
-    "NumNodes",
-    "Feature",
-    "Dependency",
-    "PriorityLong",
-    "admin_comment",
-)
-_ID = re.compile(r"\d+(?:[_+]\S+)?")
-_DURATION = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 _NOTHING = ("", "N/A", "NONE", "None", "(null)", "Unknown")
 _ACTIVE = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _FAILED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
-# Nothing is printed before all has been answered, so that what is printed on failure are only words of failure.
+# It prints nothing before it has all answers: a failure prints only error messages.
 _SCRIPT = f"""\
 export SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0
+mark=$1
+shift
 no() {{ [ "$1" != 124 ] || echo "slurmctld didn't answer in {PATIENCE} s" >&2; exit 1; }}
 nodes=$(timeout {PATIENCE} scontrol --json show nodes) || no $?
 partitions=$(timeout {PATIENCE} scontrol --json show partitions) || no $?
-jobs=$(timeout {PATIENCE} squeue --noheader --all --Format="$2" $3) || no $?
+jobs=$(timeout {PATIENCE} squeue "$@") || no $?
 now=$(date +%s)
-printf "%s$1" "$now" "$nodes" "$partitions" "$jobs"
+printf "%s$mark" "$now" "$nodes" "$partitions" "$jobs"
 """
 
 T = TypeVar("T")
@@ -67,40 +42,40 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Job:
-    """One job, one task of an array, or those tasks of one that still wait. Times are seconds by slurmctld's clock."""
+    """One job, one task of an array, or the pending tasks of one. Times are seconds by slurmctld's clock."""
 
     id: str
-    """As Slurm writes it: 42, 42_7 for a task of an array, 42_[8-99] for those that wait, 42+1 for a part."""
+    """As Slurm writes it: 42, 42_7 for a task of an array, 42_[8-99] for its pending tasks, 42+1 for a component."""
     number: int
-    """The one that it has however it is written."""
+    """Its numeric ID, which a task of an array has too."""
     user: str
     name: str
     state: str
     reason: str
-    """Slurm's word for why it waits; empty if it doesn't say."""
+    """Slurm's reason why it is pending; empty if there is none."""
     partition: str
-    """The partition; several with commas in between, where any will do."""
+    """The partition, or several with commas in between, of which Slurm picks one."""
     nodes: tuple[str, ...] = ()
-    """Where it is."""
+    """The nodes that it is on."""
     wants: tuple[str, ...] = ()
-    """Nodes that it asks for by name."""
+    """The nodes that it asks for by name."""
     start: int | None = None
-    """When it started; of a job that waits, when Slurm expects it to."""
+    """When it started; for a pending job, when Slurm expects it to."""
     end: int | None = None
-    """When it ended, or reaches its time limit; None where it has none."""
+    """When it ended, or reaches its time limit; None if it has none."""
     submit: int | None = None
     eligible: int | None = None
     limit: int | None = None
-    """Its time limit in seconds; None where it has none."""
+    """Its time limit in seconds; None if it has none."""
     requeue: bool = False
-    """Whether Slurm puts it back into the queue when its node fails."""
+    """Whether Slurm requeues it when its node fails."""
     cpus: int = 0
     node_count: int = 0
     features: str = ""
     dependency: str = ""
     priority: int = 0
     note: str = ""
-    """An administrator's comment; where a job was found again after a crash, why it is held."""
+    """The administrator's comment. For a job that was found again after a crash: why it is held."""
 
     @property
     def pending(self) -> bool:
@@ -108,7 +83,7 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """It is on its nodes."""
+        """Whether it is on its nodes."""
         return self.state in _ACTIVE
 
     @property
@@ -122,7 +97,7 @@ class _Maximums(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition, as scontrol tells it."""
+    """One partition, as scontrol shows it."""
 
     name: str
     nodes: PartitionNodes = PartitionNodes()
@@ -136,7 +111,7 @@ class Partition(msgspec.Struct, frozen=True):
 
     @property
     def most_seconds(self) -> int | None:
-        """The longest that a job may ask for; None: any time."""
+        """The longest time limit that a job may have; None if there is no maximum."""
         minutes = plain(self.maximums.time)
         return None if minutes is None else 60 * minutes
 
@@ -155,7 +130,7 @@ class _Partitions(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of it, at a moment of slurmctld's clock."""
+    """What slurmctld knew at one moment of its clock."""
 
     now: int
     nodes: Mapping[str, Node]
@@ -165,19 +140,18 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Question:
-    """The command, and how to read what it prints."""
+    """The command, and the parser of its output."""
 
     mark: str
     ended: bool = False
-    """Jobs that are over too, as long as Slurm remembers them."""
+    """Includes completed jobs, as long as Slurm remembers them."""
 
     @property
     def command(self) -> list[str]:
-        format_ = ",".join(f"{name}:{self.mark}" for name in _FIELDS)
-        return ["sh", "-c", _SCRIPT, "sh", self.mark, format_, "--states=all" if self.ended else ""]
+        return ["sh", "-c", _SCRIPT, "sh", self.mark, *squeue.snapshot(self.mark, ended=self.ended)]
 
     def read(self, output: str) -> Snapshot:
-        """What the command printed. Raises Unavailable for anything that isn't that: half a list is no list."""
+        """Parses what the command printed. Raises Unavailable for any other text: half a list is no list."""
         now, nodes, partitions, jobs = self._parts(output)
         if not now.isdigit():
             raise Unavailable(f"slurmctld's clock makes no sense: {now[:200]!r}")
@@ -185,63 +159,56 @@ class Question:
         return Snapshot(
             int(now),
             {node.name: _tidy(node) for node in found},
-            tuple(_jobs(jobs)),
+            tuple(map(_job, jobs)),
             {each.name: each for each in _decode(partitions, _Partitions).partitions},
         )
 
-    def _parts(self, output: str) -> tuple[str, str, str, list[str]]:
+    def _parts(self, output: str) -> tuple[str, str, str, list[squeue.Fields]]:
         parts = output.split(self.mark)
-        count = len(_FIELDS)
-        # Behind the last mark is what others had to say, such as kubectl on stderr.
-        fields = parts[3:-1]
-        if len(parts) < 5 or len(fields) % count != 1:
+        if len(parts) < 5:
             raise Unavailable("what Slurm's commands printed was cut off")
-        return parts[0], parts[1], parts[2], fields[:-1]
+        # Behind the jobs' last field is our own mark, and behind that what others print, such as kubectl on stderr.
+        now, nodes, partitions, *values, _, _ = parts
+        try:
+            return now, nodes, partitions, squeue.parse_snapshot(values)
+        except squeue.SqueueError as error:
+            raise Unavailable(str(error)) from None
 
 
 def question(*, ended: bool = False) -> Question:
-    """A new one, with a mark that nobody can have put into a job's name."""
+    """A new question, with a mark that nobody can have put into a job's name."""
     return Question(f"\x1f{secrets.token_hex(8)}\x1f", ended)
 
 
 def ask(run: Callable[[Sequence[str]], str], *, ended: bool = False) -> Snapshot:
-    """What Slurm knows, where `run` runs a command beside slurmctld."""
+    """The snapshot, where `run` runs a command in slurmctld's pod."""
     asked = question(ended=ended)
     return asked.read(run(asked.command))
 
 
-def _jobs(fields: Sequence[str]) -> list[Job]:
-    count = len(_FIELDS)
-    # The line's end comes before the first field of the next.
-    return [_job([field.strip() for field in fields[at : at + count]]) for at in range(0, len(fields), count)]
-
-
-def _job(fields: Sequence[str]) -> Job:
-    told = dict(zip(_FIELDS, fields, strict=True))
-    if not _ID.fullmatch(told["JobArrayID"]):
-        raise Unavailable(f"squeue printed a job that makes no sense: {told['JobArrayID'][:200]!r}")
+def _job(fields: squeue.Fields) -> Job:
     return Job(
-        id=told["JobArrayID"],
-        number=_number(told["JobID"]),
-        user=tidy(told["UserName"]),
-        name=tidy(told["Name"]),
-        state=told["State"],
-        reason=_said(told["Reason"]),
-        partition=told["Partition"],
-        nodes=_hosts(told["NodeList"]),
-        wants=_hosts(told["ReqNodes"]),
-        start=_time(told["StartTime"]),
-        end=_time(told["EndTime"]),
-        submit=_time(told["SubmitTime"]),
-        eligible=_time(told["EligibleTime"]),
-        limit=_duration(told["TimeLimit"]),
-        requeue=told["Requeue"] == "1",
-        cpus=_number(told["NumCPUs"]),
-        node_count=_number(told["NumNodes"]),
-        features=_said(told["Feature"]),
-        dependency=_said(told["Dependency"]),
-        priority=_number(told["PriorityLong"]),
-        note=_said(told["admin_comment"]),
+        id=fields["JobArrayID"],
+        number=_number(fields["JobID"]),
+        user=tidy(fields["UserName"]),
+        name=tidy(fields["Name"]),
+        state=fields["State"],
+        reason=_said(fields["Reason"]),
+        partition=fields["Partition"],
+        nodes=_hosts(fields["NodeList"]),
+        wants=_hosts(fields["ReqNodes"]),
+        start=_time(fields["StartTime"]),
+        end=_time(fields["EndTime"]),
+        submit=_time(fields["SubmitTime"]),
+        eligible=_time(fields["EligibleTime"]),
+        limit=squeue.seconds(fields["TimeLimit"]),
+        requeue=fields["Requeue"] == "1",
+        cpus=_number(fields["NumCPUs"]),
+        node_count=_number(fields["NumNodes"]),
+        features=_said(fields["Feature"]),
+        dependency=_said(fields["Dependency"]),
+        priority=_number(fields["PriorityLong"]),
+        note=_said(fields["admin_comment"]),
     )
 
 
@@ -250,7 +217,7 @@ def _said(word: str) -> str:
 
 
 def _number(word: str) -> int:
-    """`7`; of a range such as `2-4` that a job leaves open, the least."""
+    """`7`; the lower bound of a range such as `2-4`."""
     digits = word.partition("-")[0]
     if not digits.isdigit():
         raise Unavailable(f"squeue printed a number that makes no sense: {word[:200]!r}")
@@ -261,20 +228,8 @@ def _time(word: str) -> int | None:
     return None if word in _NOTHING else _number(word)
 
 
-def _duration(word: str) -> int | None:
-    """`1-02:03:04`, `02:03:04` or `03:04`; None for UNLIMITED and what isn't set."""
-    match = _DURATION.fullmatch(word)
-    if match is None:
-        return None
-    days, hours, minutes, seconds = (int(group or 0) for group in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
 def _hosts(word: str) -> tuple[str, ...]:
-    try:
-        return tuple(hostlist.expand(word)) if word not in _NOTHING else ()
-    except SeltzerError as error:
-        raise Unavailable(f"squeue printed nodes that make no sense: {error}") from None
+    return slurm_jobs.hosts(word) if word not in _NOTHING else ()
 
 
 def _decode(text: str, kind: type[T]) -> T:
@@ -289,7 +244,7 @@ def _tidy(node: Node) -> Node:
 
 
 def tidy(text: str) -> str:
-    """On one line and without what would move a terminal's cursor: anybody may name a job."""
+    """The text on one line and without control characters: anybody may name a job, and this goes to a terminal."""
     if text.isprintable():
         return text
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())

@@ -1,4 +1,4 @@
-"""The tokens that make us Slurm's administrator: JWTs signed with the cluster's own key, short-lived."""
+"""Short-lived tokens for Slurm's administrator: JWTs signed with the cluster's own key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER = b'{"alg":"HS256","typ":"JWT"}'
 
 
 def sign(key: bytes, user: str, *, lifetime: float = LIFETIME, now: float | None = None) -> str:
-    """A JWT that makes its bearer `user` for so many seconds; `key` is the content of `jwt_hs256.key`."""
+    """A JWT that authenticates its bearer as `user` for this many seconds; `key` is the content of `jwt_hs256.key`."""
     issued = int(time.time() if now is None else now)
     claims = msgspec.json.encode({"iat": issued, "exp": issued + int(lifetime), "sun": user})
     signed = _base64url(_HEADER) + b"." + _base64url(claims)
@@ -25,10 +25,10 @@ def sign(key: bytes, user: str, *, lifetime: float = LIFETIME, now: float | None
 
 
 class TokenSource:
-    """Always hands out a token that is good for at least a third of its lifetime.
+    """Always returns a token that is valid for at least a third of its lifetime.
 
-    The key is asked for whenever a token is signed, so a rotated key is used at the latest one lifetime later, and at
-    once after `renew`.
+    The key is read whenever a token is signed: a rotated key is in use after one lifetime at the latest, and at once
+    after `renew`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TokenSource:
         self._signed = 0.0
 
     def token(self) -> str:
-        """The current token, or a new one when the current one is old or from the future (the clock was set back)."""
+        """The current token, or a new one if that is old or from the future (the clock was set back)."""
         now = self._clock()
         age = now - self._signed
         if not self._token or not 0 <= age < self._lifetime * 2 / 3:
@@ -56,7 +56,7 @@ class TokenSource:
         return self._token
 
     def renew(self) -> None:
-        """Forget the token: somebody refused it."""
+        """Discard the token: it was refused."""
         self._token = ""
 
 

@@ -1,4 +1,4 @@
-"""A cluster as a tree for people, and as data for programs. No I/O: objects in, answer out."""
+"""A cluster at a glance: a tree for people, and data for programs."""
 
 from __future__ import annotations
 
@@ -7,42 +7,31 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from msgspec import UNSET, to_builtins
-from rich.text import Text
-from rich.tree import Tree
 
 from seltzer.api.common import Condition, NodeCounts
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import events, show
-from seltzer.cli.events import Event
-from seltzer.view import tree_controller
+from seltzer.build.components import slurmctld
+from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
+from seltzer.view import colours, events, times, tree_controller
+from seltzer.view.branch import Branch
+from seltzer.view.events import Event
+from seltzer.view.text import Cell, Line, joined, line
 
 MOST_EVENTS = 10
 RECENT = timedelta(hours=1)
 
-# What a person calls it, the condition that tells about it, and what to say when all is well.
-COMPONENTS = (
-    ("slurmctld", "ControllerReady", "ready"),
-    ("slurmrestd", "RestReady", "ready"),
-    ("login", "LoginReady", "ready"),
+# A row's name, its condition, and its word while the condition is true.
+ROWS = (
+    *((each.name, each.condition.type, "ready") for each in CONTROL_PLANE if each.condition),
     ("config", "ConfigValid", "valid"),
     ("state", "StateSafe", "safe"),
 )
-_COLOURS = {"True": "green", "False": "red", "Unknown": "yellow"}
-_STATES = {
-    "idle": "green",
-    "mixed": "cyan",
-    "allocated": "cyan",
-    "draining": "yellow",
-    "drained": "yellow",
-    "down": "red",
-    "other": "magenta",
-}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A cluster and all that belongs to it, at one moment."""
+    """A cluster, its NodeSets and its Events at one moment."""
 
     cluster: SlurmCluster
     nodesets: Sequence[NodeSet] = ()
@@ -51,7 +40,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that isn't as it should be; the message says what to do about it."""
+    """Something that is wrong. The message says what to do about it."""
 
     object: str
     condition: str
@@ -60,12 +49,12 @@ class Problem:
 
 
 def problems(picture: Picture) -> list[Problem]:
-    """All of them, each told once: Ready often only repeats what a component said, and one component another."""
+    """All problems, each once: Ready often repeats the message of a component, and one component that of another."""
     found = _of_object(picture.cluster, f"SlurmCluster {picture.cluster.metadata.name}")
     for nodeset in picture.nodesets:
         found += _of_object(nodeset, f"NodeSet {_name(nodeset, picture.cluster)}")
-    told = {(each.object, each.message): each for each in reversed(found) if each.condition != "Ready"}
-    return [each for each in found if told.get((each.object, each.message), each) is each]
+    by_message = {(each.object, each.message): each for each in reversed(found) if each.condition != "Ready"}
+    return [each for each in found if by_message.get((each.object, each.message), each) is each]
 
 
 def _of_object(item: SlurmCluster | NodeSet, name: str) -> list[Problem]:
@@ -82,84 +71,87 @@ def _of_object(item: SlurmCluster | NodeSet, name: str) -> list[Problem]:
 
 
 def _untrue(name: str, conditions: Iterable[Condition]) -> list[Problem]:
-    """Every condition of ours is good when it is True."""
+    """All our conditions are good when they are True."""
     return [Problem(name, each.type, each.reason, each.message) for each in conditions if each.status != "True"]
 
 
-def tree(picture: Picture, now: datetime) -> Tree:
-    """The cluster for a person to look at."""
-    top = Tree(_headline(picture.cluster, now), guide_style="dim")
-    parts = _branch(top, "control plane", _components(picture.cluster, now))
-    tree_controller.add_details(parts.children[0], picture.cluster, now)
+def tree(picture: Picture, now: datetime) -> Branch:
+    """The cluster for people."""
+    cluster, jobs = picture.cluster, picture.cluster.status.jobs
+    top = [Branch.titled("control plane", _components(cluster, now))]
     if picture.nodesets:
-        _branch(top, "node sets", show.aligned([_nodeset(each, picture.cluster) for each in picture.nodesets]))
+        top.append(Branch.titled("node sets", [Branch(_nodeset(each, cluster)) for each in picture.nodesets]))
     else:
-        top.add(Text.assemble(("node sets", "bold"), "  none, so no job can run; add a NodeSet"))
-    jobs = picture.cluster.status.jobs
-    top.add(Text.assemble(("jobs", "bold"), f"  {jobs.running} running, {jobs.pending} pending"))
-    tree_controller.add_recovered(top, picture.cluster, now)
+        top.append(Branch.titled("node sets", after="  none, so no job can run; add a NodeSet"))
+    top.append(Branch.titled("jobs", after=f"  {jobs.running} running, {jobs.pending} pending"))
+    top += tree_controller.recovered(cluster, now)
     if recent := recent_events(picture.events, now):
-        _branch(top, "events", events.table(recent, now))
+        rows = [Branch(events.row(each, times.age(each.time, now))) for each in recent]
+        top.append(Branch.titled("events", rows))
     if wrong := problems(picture):
-        _branch(top, "problems", [_problem(each) for each in wrong], "bold red")
-    return top
+        style = f"{colours.TITLE} {colours.BAD}"
+        top.append(Branch.titled("problems", [Branch.of(_problem(each)) for each in wrong], style=style))
+    return Branch.of(_headline(cluster, now), top)
 
 
 def recent_events(found: Iterable[Event], now: datetime) -> list[Event]:
-    """The newest of the last hour, the oldest of them first."""
-    recent = [each for each in found if (when := show.parse(each.time)) and now - when <= RECENT]
+    """The newest Events of the last hour, the oldest first."""
+    recent = [each for each in found if (when := times.parse(each.time)) and now - when <= RECENT]
     return sorted(recent, key=lambda each: each.time)[-MOST_EVENTS:]
 
 
-def _branch(top: Tree, title: str, rows: Iterable[Text], style: str = "bold") -> Tree:
-    branch = top.add(Text(title, style))
-    for row in rows:
-        branch.add(row)
-    return branch
+def _headline(cluster: SlurmCluster, now: datetime) -> Line:
+    version = cluster.status.slurm_version
+    parts = [
+        Cell(cluster.metadata.name, colours.TITLE),
+        readiness(cluster),
+        *([Cell(f"Slurm {version}")] if version is not UNSET else []),
+        Cell(f"namespace {cluster.metadata.namespace}"),
+        Cell(f"{times.age(cluster.metadata.creation_timestamp, now)} old"),
+    ]
+    return joined([(part,) for part in parts], "  ")
 
 
-def _headline(cluster: SlurmCluster, now: datetime) -> Text:
+def readiness(cluster: SlurmCluster) -> Cell:
+    """`Ready`, or the reason why it isn't."""
     ready = condition(cluster, "Ready")
     state = ready.status if ready else "Unknown"
     word = "Ready" if state == "True" else (ready.reason if ready else "Unknown")
-    version = cluster.status.slurm_version
-    parts = [
-        Text(cluster.metadata.name, "bold"),
-        Text(word, _COLOURS[state]),
-        *([Text(f"Slurm {version}")] if version is not UNSET else []),
-        Text(f"namespace {cluster.metadata.namespace}"),
-        Text(f"{show.age(cluster.metadata.creation_timestamp, now)} old"),
-    ]
-    return Text("  ").join(parts)
+    return Cell(word, colours.CONDITIONS[state])
 
 
 def condition(item: SlurmCluster | NodeSet, kind: str) -> Condition | None:
+    """The condition of that type, if there is one."""
     return next((each for each in item.status.conditions if each.type == kind), None)
 
 
-def _components(cluster: SlurmCluster, now: datetime) -> list[Text]:
+def _components(cluster: SlurmCluster, now: datetime) -> list[Branch]:
     rows = []
-    for name, kind, well in COMPONENTS:
+    for name, kind, well in ROWS:
         found = condition(cluster, kind)
-        if name == "login" and cluster.spec.login.replicas == 0:
-            state = Text("none (spec.login.replicas is 0)", "dim")
+        component = BY_NAME.get(name)
+        if component and (why := component.unwanted(cluster)):
+            state = Cell(f"none ({why})", colours.MINOR)
         elif found is None:
-            state = Text("unknown", "dim")
+            state = Cell("unknown", colours.MINOR)
         else:
-            state = Text(well if found.status == "True" else found.reason, _COLOURS[found.status])
+            state = Cell(well if found.status == "True" else found.reason, colours.CONDITIONS[found.status])
+        more: Line = ()
         failover = cluster.status.last_failover_time
-        if name == "slurmctld" and failover is not UNSET:
-            state = Text.assemble(state, (f"  (last failover {show.age(failover, now)} ago)", "dim"))
-        rows.append((Text(name), state))
-    return show.aligned(rows)
+        if name == slurmctld.NAME and failover is not UNSET:
+            more = line(Cell(f"  (last failover {times.age(failover, now)} ago)", colours.MINOR))
+        below = tree_controller.details(cluster, now) if name == slurmctld.NAME else ()
+        rows.append(Branch((line(name), (state, *more)), below))
+    return rows
 
 
-def _nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> tuple[Text, ...]:
+def _nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> tuple[Line, ...]:
     status, wanted = nodeset.status, nodeset.spec.replicas
-    ready = Text(f"{status.ready_replicas}/{wanted} ready", "green" if status.ready_replicas == wanted else "yellow")
+    style = colours.GOOD if status.ready_replicas == wanted else colours.WARNING
+    ready = line(Cell(f"{status.ready_replicas}/{wanted} ready", style))
     behind = status.replicas - status.updated_replicas
-    updating = Text(f"{behind} to update", "yellow") if behind > 0 else Text()
-    return Text(_name(nodeset, cluster)), ready, _states(status.nodes), updating
+    updating = line(Cell(f"{behind} to update", colours.WARNING)) if behind > 0 else ()
+    return line(_name(nodeset, cluster)), ready, _states(status.nodes), updating
 
 
 def _name(nodeset: NodeSet, cluster: SlurmCluster) -> str:
@@ -168,20 +160,20 @@ def _name(nodeset: NodeSet, cluster: SlurmCluster) -> str:
     return f"{metadata.namespace}/{metadata.name}" if elsewhere else metadata.name
 
 
-def _states(nodes: NodeCounts) -> Text:
-    counts = {state: getattr(nodes, state) for state in _STATES}
-    shown = [Text(f"{count} {state}", _STATES[state]) for state, count in counts.items() if count]
-    return Text(", ").join(shown)
+def _states(nodes: NodeCounts) -> Line:
+    counts = {state: getattr(nodes, state, 0) for state in colours.STATES}
+    shown = [line(Cell(f"{count} {state}", colours.STATES[state])) for state, count in counts.items() if count]
+    return joined(shown, ", ")
 
 
-def _problem(problem: Problem) -> Text:
+def _problem(problem: Problem) -> Line:
     message = " ".join(problem.message.split())
     source = f"{problem.condition}: {problem.reason}" if problem.condition else problem.reason
-    return Text.assemble((f"{problem.object}: ", "bold"), message, (f" ({source})", "dim"))
+    return line(Cell(f"{problem.object}: ", colours.TITLE), message, Cell(f" ({source})", colours.MINOR))
 
 
 def as_data(picture: Picture, now: datetime) -> dict[str, object]:
-    """The same for programs: nothing is left out, times are times."""
+    """The same for programs: complete, and with RFC 3339 times."""
     cluster, status = picture.cluster, picture.cluster.status
     ready = condition(cluster, "Ready")
     return {
@@ -196,7 +188,7 @@ def as_data(picture: Picture, now: datetime) -> dict[str, object]:
         **tree_controller.as_data(cluster),
         "components": {
             name: {"status": found.status, "reason": found.reason, "message": found.message}
-            for name, kind, _ in COMPONENTS
+            for name, kind, _ in ROWS
             if (found := condition(cluster, kind))
         },
         "nodes": to_builtins(status.nodes),

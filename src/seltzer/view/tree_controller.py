@@ -1,4 +1,4 @@
-"""The controller's part of a cluster's tree: who is in charge, its volume, its last crash, jobs that it found again."""
+"""The controller's part of a cluster's tree: the pod in charge, its volume, its last crash, recovered jobs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec import UNSET, to_builtins
-from rich.text import Text
-from rich.tree import Tree
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import Crash, RecoveredJobs, Recovery
-from seltzer.cli import show
-from seltzer.plan import jobids
 from seltzer.plan.cluster.controller_events import ALL, by_outcome
 from seltzer.plan.cluster.controller_status import size
+from seltzer.view import colours, times
+from seltzer.view.branch import Branch
+from seltzer.view.text import Cell, Line, line
+from seltzer.wire import job_ids
 
-# For this long somebody may still wonder about it.
+# Crashes and recoveries are shown for this long.
 RECENT = timedelta(hours=24)
 _MOST_USERS = 60  # characters
 _LINES, _FRAMES = 3, 5
@@ -30,59 +30,62 @@ _OUTCOMES = {
 }
 
 
-def add_details(branch: Tree, cluster: SlurmCluster, now: datetime) -> None:
-    """Below the controller's line."""
-    status, rows = cluster.status, list[tuple[Text, Text]]()
-    told = status.controller or None
-    if told and told.pod:
-        epoch = f", epoch {told.epoch}" if told.epoch else ""
-        role = "active" if told.phase else "was"
-        rows.append((Text(role), Text(f"{_where(told.pod, told.node)}{epoch}")))
-        rows += [(Text("standby"), Text(_where(each.pod, each.node))) for each in told.standbys]
+def details(cluster: SlurmCluster, now: datetime) -> list[Branch]:
+    """The rows below the controller's line."""
+    status, rows = cluster.status, list[tuple[str, Line]]()
+    controller = status.controller or None
+    if controller and controller.pod:
+        epoch = f", epoch {controller.epoch}" if controller.epoch else ""
+        role = "active" if controller.phase else "was"
+        rows.append((role, line(f"{_where(controller.pod, controller.node)}{epoch}")))
+        rows += [("standby", line(_where(each.pod, each.node))) for each in controller.standbys]
     if cluster.spec.controller.hold:
         words = f"spec.controller.hold is true; 'seltzer debug {cluster.metadata.name} --release' lets it go"
-        rows.append((Text("hold"), Text(words, "yellow")))
+        rows.append(("hold", line(Cell(words, colours.WARNING))))
     if volume := status.volume or None:
-        style = "red" if volume.low else ""
-        rows.append((Text("volume"), Text(f"{size(volume.free)} of {size(volume.size)} free", style)))
-    for row in show.aligned(rows) if rows else ():
-        branch.add(row)
-    if (crash := status.crash or None) and is_recent(crash.time, now):
-        _add_crash(branch, crash, now)
+        style = colours.BAD if volume.low else ""
+        rows.append(("volume", line(Cell(f"{size(volume.free)} of {size(volume.size)} free", style))))
+    crash = status.crash or None
+    shown = [_crash(crash, now)] if crash and is_recent(crash.time, now) else []
+    return [*(Branch((line(name), words)) for name, words in rows), *shown]
 
 
 def _where(pod: str, node: str) -> str:
     return f"{pod} on {node}" if node else pod
 
 
-def _add_crash(branch: Tree, crash: Crash, now: datetime) -> None:
-    words = f"{show.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}"
-    top = branch.add(Text.assemble(("crash", "yellow"), f"  {words}" + (f", core {crash.core}" if crash.core else "")))
-    for line in crash.lines.splitlines()[-_LINES:]:
-        top.add(Text(line))
-    for frame in crash.backtrace.splitlines()[:_FRAMES]:
-        top.add(Text(frame, "dim"))
+def _crash(crash: Crash, now: datetime) -> Branch:
+    core = f", core {crash.core}" if crash.core else ""
+    words = f"  {times.age(crash.time, now)} ago: slurmctld {crash.how or 'ended'}{core}"
+    below = [Branch.of(line(each)) for each in crash.lines.splitlines()[-_LINES:]]
+    below += [Branch.of(line(Cell(each, colours.MINOR))) for each in crash.backtrace.splitlines()[:_FRAMES]]
+    return Branch.titled("crash", below, after=words, style=colours.WARNING)
 
 
-def add_recovered(top: Tree, cluster: SlurmCluster, now: datetime) -> None:
-    """Jobs that were found again, all of them, with what to do about those that wait for a person."""
+def recovered(cluster: SlurmCluster, now: datetime) -> list[Branch]:
+    """All recovered jobs, with what to do about those that wait for a person. The newest recovery is first."""
     found = cluster.status.recovered or None
-    for recovery in reversed(found.recoveries) if found else ():
-        if is_recent(recovery.time, now) and (recovery.groups or recovery.more):
-            _add_recovery(top, recovery, cluster.metadata.name, now)
+    return [
+        _recovery(each, cluster.metadata.name, now)
+        for each in (reversed(found.recoveries) if found else ())
+        if is_recent(each.time, now) and (each.groups or each.more)
+    ]
 
 
-def _add_recovery(top: Tree, recovery: Recovery, cluster: str, now: datetime) -> None:
-    branch = top.add(Text.assemble(("recovered jobs", "bold"), f"  after a crash {show.age(recovery.time, now)} ago"))
+def _recovery(recovery: Recovery, cluster: str, now: datetime) -> Branch:
+    rows = []
     for outcome, groups in by_outcome(recovery).items():
         count = sum(group.count for group in groups)
         words = _choices(cluster, groups) if outcome == "held" else _OUTCOMES.get(outcome, outcome)
-        style = "yellow" if outcome == "held" else ""
-        below = branch.add(Text.assemble((outcome, style), f"  {count} job{'s' * (count != 1)}: {words}"))
-        for group in groups:
-            below.add(_group(group))
+        style = colours.WARNING if outcome == "held" else ""
+        after = f"  {count} job{'s' * (count != 1)}: {words}"
+        rows.append(
+            Branch.titled(outcome, [Branch.of(line(_group(each))) for each in groups], after=after, style=style)
+        )
     if recovery.more:
-        branch.add(Text(f"{recovery.more} more, which {ALL} in slurmctld's container names", "yellow"))
+        more = f"{recovery.more} more, which {ALL} in slurmctld's container names"
+        rows.append(Branch.of(line(Cell(more, colours.WARNING))))
+    return Branch.titled("recovered jobs", rows, after=f"  after a crash {times.age(recovery.time, now)} ago")
 
 
 def _choices(cluster: str, held: Sequence[RecoveredJobs]) -> str:
@@ -94,19 +97,20 @@ def _choices(cluster: str, held: Sequence[RecoveredJobs]) -> str:
     return f"in the queue, for a person to decide; {run} lets it run, {drop} drops it"
 
 
-def _group(group: RecoveredJobs) -> Text:
-    users = f" (user{'s' * (not group.users.isdecimal())} {jobids.shown(group.users)})"
+def _group(group: RecoveredJobs) -> str:
+    users = f" (user{'s' * (not group.users.isdecimal())} {job_ids.shown(group.users)})"
     whose = users if group.users and len(users) <= _MOST_USERS else ""
-    return Text(f"{group.why.rstrip('.') or 'no reason given'}{whose}: {jobids.shown(group.jobs)}")
+    return f"{group.why.rstrip('.') or 'no reason given'}{whose}: {job_ids.shown(group.jobs)}"
 
 
 def is_recent(time: str, now: datetime) -> bool:
-    when = show.parse(time)
+    """Whether it is still shown."""
+    when = times.parse(time)
     return when is not None and now - when <= RECENT
 
 
 def as_data(cluster: SlurmCluster) -> dict[str, object]:
-    """The same for programs, however old."""
+    """The same for programs, of any age."""
     status = cluster.status
     parts: dict[str, object] = {
         "controller": status.controller,
@@ -114,5 +118,5 @@ def as_data(cluster: SlurmCluster) -> dict[str, object]:
         "crash": status.crash,
         "recovered": status.recovered,
     }
-    told = {name: None if part is UNSET else to_builtins(part) for name, part in parts.items()}
-    return {"hold": cluster.spec.controller.hold, "wantedStandbys": cluster.spec.controller.standby, **told}
+    reported = {name: None if part is UNSET else to_builtins(part) for name, part in parts.items()}
+    return {"hold": cluster.spec.controller.hold, "wantedStandbys": cluster.spec.controller.standby, **reported}

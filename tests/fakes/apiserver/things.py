@@ -46,9 +46,11 @@ SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", I
 NODESETS = Resource("seltzer.dev", "v1alpha1", "nodesets", "NodeSet", Item)
 
 
-async def until(what: str, ask: Callable[[], Awaitable[T | None]], pause: float = 0.01) -> T:
+async def until(
+    what: str, ask: Callable[[], Awaitable[T | None]], pause: float = 0.01, deadline: float = DEADLINE
+) -> T:
     """Ask until the answer is neither None nor False."""
-    end = asyncio.get_running_loop().time() + DEADLINE
+    end = asyncio.get_running_loop().time() + deadline
     while True:
         answer = await ask()
         if answer is not None and answer is not False:

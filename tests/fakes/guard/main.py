@@ -63,7 +63,7 @@ def start(asked: dict[str, Any]) -> int:
 
 def settings(given: dict[str, Any]) -> Settings:
     places, times = given.pop("places"), given.pop("times")
-    for name in ("config", "keys", "state", "link", "etc", "cores", "verdict"):
+    for name in ("config", "keys", "state", "link", "etc", "cores", "termination_log"):
         places[name] = Path(places[name])
     return Settings(**given, places=Places(**places), times=Times(**times))
 

@@ -122,7 +122,7 @@ class Rig:
             "link": str(self.folder / f"link-{identity}"),
             "etc": str(etc),
             "cores": str(self.folder / f"cores-{identity}"),
-            "verdict": str(self.folder / "verdict"),
+            "termination_log": str(self.folder / "termination_log"),
             "slurmctld": [sys.executable, "-S", str(FAKES / "slurmctld.py")],
             "gdb": str(self.folder / "gdb"),
             "sdiag": str(self.folder / "sdiag"),

@@ -46,7 +46,7 @@ class Guard:
 
     def _run(self) -> None:
         made = self.supervisor = supervisor.Supervisor(self.settings, self.line, Processes())  # type: ignore[arg-type]
-        with mock.patch.multiple(made, _take_signals=nothing, _tell_version=nothing):
+        with mock.patch.multiple(made, _take_signals=nothing, _report_version=nothing):
             made.run()
 
     @property
@@ -60,9 +60,9 @@ class Guard:
 
     @property
     def leads(self) -> bool:
-        reign = self.world.truth.reign
+        term = self.world.truth.term
         daemon = self.daemon
-        return not self.over and bool(daemon and daemon.ready and reign and daemon.reign is reign)
+        return not self.over and bool(daemon and daemon.ready and term and daemon.term is term)
 
     def step(self, which: int | None = None) -> bool:
         """One step of one of its threads, or of slurmctld's; in turn, unless told. Whether there was one to do."""

@@ -12,7 +12,7 @@ from unittest import mock
 from seltzer.guard.kube.lease import LeaseKeeper
 from seltzer.guard.slurmctld.slurmctld_run import SlurmctldRun
 from seltzer.guard.state import epoch
-from seltzer.guard.state.epoch import Epoch, Overtaken
+from seltzer.guard.state.epoch import Epoch, LostRace
 
 _begin, _epochs, _write = epoch.begin, epoch._epochs, LeaseKeeper._write
 Mutant = Callable[[], AbstractContextManager[object]]
@@ -30,14 +30,14 @@ def _as_it_is(state: Path) -> Epoch:
 
 def _lease_first(state: Path, leading: Callable[[], bool], **more: Any) -> Epoch:
     if not leading():
-        raise Overtaken("the Lease has to be renewed first")
+        raise LostRace("the Lease has to be renewed first")
     return _begin(state, lambda: True, **more)
 
 
 def _takes_what_is_there(state: Path, leading: Callable[[], bool], **more: Any) -> Epoch:
     try:
         return _begin(state, leading, **more)
-    except Overtaken:
+    except LostRace:
         if not _epochs(state):
             raise
         return _as_it_is(state)
@@ -70,7 +70,9 @@ MUTANTS: dict[str, Mutant] = {
 }
 
 HARMLESS: dict[str, Mutant] = {
-    "is sure of what it once won": lambda: mock.patch.object(LeaseKeeper, "sure", lambda keeper: bool(keeper.term)),
+    "is sure of what it once won": lambda: mock.patch.object(
+        LeaseKeeper, "surely_held", lambda keeper: bool(keeper.term)
+    ),
     "writes onto any version of the Lease": lambda: mock.patch.object(LeaseKeeper, "_write", _any_version),
     "never gives the Lease back": lambda: mock.patch.object(LeaseKeeper, "_release", lambda _: None),
 }

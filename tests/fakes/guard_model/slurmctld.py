@@ -22,7 +22,7 @@ _look = os.stat  # as it is before the stage makes it a step of a task
 
 
 @dataclass(frozen=True)
-class Reign:
+class ModelTerm:
     """Of one guard over one epoch; it ends when the next one begins."""
 
     number: int
@@ -38,7 +38,7 @@ class Truth:
     """What happened, as nobody in the world can know it; and the promises."""
 
     state: Path
-    reigns: list[Reign] = field(default_factory=list)
+    terms: list[ModelTerm] = field(default_factory=list)
     home: int = 0  # the state directory's inode, which stays when it is renamed
     saved: str | None = None
     """What job_state has to hold."""
@@ -48,14 +48,14 @@ class Truth:
     saves: int = 0
 
     @property
-    def reign(self) -> Reign | None:
-        return self.reigns[-1] if self.reigns else None
+    def term(self) -> ModelTerm | None:
+        return self.terms[-1] if self.terms else None
 
-    def last_reign_of(self, guard: Any) -> Reign | None:
-        return next((reign for reign in reversed(self.reigns) if reign.guard is guard), None)
+    def last_term_of(self, guard: Any) -> ModelTerm | None:
+        return next((term for term in reversed(self.terms) if term.guard is guard), None)
 
     def named(self, path: Path, guard: Any) -> bool:
-        """A guard made or renamed something to this name; whether a reign begins with that."""
+        """A guard made or renamed something to this name; whether a term begins with that."""
         number = path.name.removeprefix("epoch-")
         if path.parent != self.state or path.name == number:
             return False
@@ -63,20 +63,20 @@ class Truth:
         self.home = self.home or inode
         if inode != self.home:
             return False  # an empty one beside the true one, made by somebody who slept
-        if self.reign and int(number) <= self.reign.number:
-            raise Broken(f"epoch {number} comes after {self.reign.number}")
-        self.reigns.append(Reign(int(number), guard))
+        if self.term and int(number) <= self.term.number:
+            raise Broken(f"epoch {number} comes after {self.term.number}")
+        self.terms.append(ModelTerm(int(number), guard))
         return True
 
-    def check(self, reign: Reign | None, what: str) -> None:
-        if reign is None or reign is not self.reign:
-            raise Broken(f"{what} by the one of {reign}, but it is {self.reign}")
+    def check(self, term: ModelTerm | None, what: str) -> None:
+        if term is None or term is not self.term:
+            raise Broken(f"{what} by the one of {term}, but it is {self.term}")
 
     def check_state(self) -> None:
         """What the state volume holds is what the one who may write it wrote there, and no kept job is gone."""
-        if not self.reign:
+        if not self.term:
             return
-        folder = self.state / f"epoch-{self.reign.number}"
+        folder = self.state / f"epoch-{self.term.number}"
         file = folder / "job_state"
         if self.saved is not None and file.exists() and file.read_text() != self.saved:
             raise Broken(f"job_state holds {file.read_text()!r} and should hold {self.saved!r}")
@@ -96,7 +96,7 @@ class Slurmctld:
     def __init__(self, truth: Truth, guard: Any, link: Path, machine: Machine) -> None:
         self._truth, self._link, self._machine = truth, link, machine
         self.guard = guard
-        self.reign = truth.last_reign_of(guard)
+        self.term = truth.last_term_of(guard)
         self.code: int | None = None
         self.ready = False
         self.hangs = False
@@ -179,10 +179,10 @@ class Slurmctld:
         yield
         with suppress(FileNotFoundError):
             whole.rename(old)
-            self._truth.check(self.reign, "job_state was moved away")
+            self._truth.check(self.term, "job_state was moved away")
         yield
         half.rename(whole)
-        self._truth.check(self.reign, "job_state was saved")
+        self._truth.check(self.term, "job_state was saved")
         self._truth.saved = text
 
     def _submit(self, script: str) -> Work:
@@ -198,7 +198,7 @@ class Slurmctld:
         yield
         # Before the script's name is there nobody can acknowledge; its words may come later, through the open file.
         with (folder / "script").open("w") as file:
-            self._truth.check(self.reign, f"job {job} was written")
+            self._truth.check(self.term, f"job {job} was written")
             yield
             file.write(script)
         yield
@@ -229,7 +229,7 @@ class Child:
         return self.daemon.code
 
     @property
-    def renewed(self) -> bool:
+    def reexecuted(self) -> bool:
         return True
 
     def send(self, signum: int) -> None:
@@ -249,5 +249,5 @@ class Child:
     def exit_summary(self) -> str:
         return f"slurmctld ended with {self.code}"
 
-    def verdict(self) -> str:
+    def cause(self) -> str:
         return ""

@@ -68,7 +68,7 @@ class World:
         enter(mock.patch.object(Crashes, "prepare", nothing))  # it changes the limits of the process
         enter(mock.patch.object(slurmctld_run, "Child", lambda *_, **__: self._spawn()))
         enter(mock.patch.object(slurmctld_run, "Readiness", Readiness))
-        enter(mock.patch.object(slurmctld_run, "recovery", mock.Mock(**{"find.return_value.quiet": False})))
+        enter(mock.patch.object(slurmctld_run, "recovery", mock.Mock(**{"find.return_value.needs_repair": False})))
         enter(mock.patch("seltzer.guard.slurmctld.config.write", nothing))
         enter(mock.patch.object(supervisor, "Rollout", Rollout))
         enter(mock.patch.object(wake, "Waker", lambda: Waker(self.stage)))
@@ -231,8 +231,8 @@ class World:
                 self.server.annotate("hold", "true")
             case 3:
                 self.server.annotate("hold", None)
-            case 4 if self.truth.reign:
-                self.server.annotate("accept-state", f"epoch-{self.truth.reign.number}")
+            case 4 if self.truth.term:
+                self.server.annotate("accept-state", f"epoch-{self.truth.term.number}")
 
     # --- the end ---------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class Guard:
         said[DIGEST] = _digest(config)
         said[PHASE], said[VERSION] = "held" if told.get(HOLD) == "true" else "running", "26.05.5"
         said[VOLUME] = ROOM
-        spec = {**lease.get("spec", {}), "holderIdentity": id_.name, "leaseDurationSeconds": 5}
+        spec = {**lease.get("spec", {}), "holderIdentity": id_.name, "leaseDurationSeconds": 1}
         if holder != id_.name:
             said[EPOCH] = str(int(told.get(EPOCH, 0)) + 1)
             said[STARTED], said[RESTARTS] = self._state.now(), "0"

@@ -75,7 +75,7 @@ class Operator:
         self._queued: int | None = None
         self._answered = self.world.now
         self._kube_nodes: Store[KubeNode] = Store()
-        self._machines = Machines(self._kube_nodes, _ignore, self._following, self.world.clock)
+        self._machines = Machines(self._kube_nodes, self._following, self.world.clock)
         self._surveyed: float | None = None
         self._ages = Ages()
         self._unread = False
@@ -327,7 +327,3 @@ class Operator:
 
 def _with_version(node: KubeNode, version: str) -> KubeNode:
     return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, resource_version=version))
-
-
-def _ignore(_: str) -> None:
-    """The model looks when it likes."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tests.harness import Cluster, Sandbox, seltzer, succeed
 
-from seltzer.sandbox.layout import Layout
+from seltzer_sandbox.run.layout import Layout
 
 from . import page, results
 from .book import Book, Outcome

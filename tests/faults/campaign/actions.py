@@ -14,8 +14,8 @@ from functools import partial
 from tests.harness import until
 
 from seltzer.guard.state import volume
-from seltzer.sandbox import commands
-from seltzer.sandbox.processes import wait_gone
+from seltzer_sandbox import commands
+from seltzer_sandbox.run.processes import wait_gone
 
 from . import processes
 from .rig import SYSTEM, Rig, Target

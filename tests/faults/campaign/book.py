@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from seltzer.plan import jobids
+from seltzer.wire import job_ids
 
 from . import account
 from .account import Fate
@@ -101,6 +101,6 @@ def _named(rig: Rig) -> dict[str, str]:
         told = json.loads(rig.annotation("recovered") or "{}")
         recoveries = [*told.get("earlier", []), told]  # of a job that was found twice, the last counts
         groups = [group for each in recoveries for group in each.get("groups", [])]
-        return {job: str(group["outcome"]) for group in groups for job in jobids.expand(str(group["jobs"]))}
+        return {job: str(group["outcome"]) for group in groups for job in job_ids.expand(str(group["jobs"]))}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -18,11 +18,11 @@ PLOT = ROOT / "docs" / "faults.svg"
 _HEAD = """\
 # What faults cost
 
-<!-- Written by `python -m tests.faults.campaign --page` from build/faults.json: change the words in
-tests/faults/campaign/page.py. -->
+<!-- Written by `python -m tests.faults.campaign --page` from build/faults.json, or else docs/faults.json. To change the
+text, edit tests/faults/campaign/page.py. -->
 
 `make faults` breaks a real cluster in a [sandbox](sandbox.md), over and over, while jobs run, wait and are being
-submitted, and measures what is felt of it.
+submitted. It measures how long each fault lasts for users, and what happens to the jobs.
 
 ![Seconds until slurmctld answers, a new job runs and the pool is whole, for each fault](faults.svg)
 
@@ -32,92 +32,98 @@ submitted, and measures what is felt of it.
 _POOL = """\
 ## When the nodes of a pool are hit
 
-Here slurmctld is on a node that stays, and the slurmds that jobs run on are on others: a NodeSet with four replicas,
-one on each of four Kubernetes nodes. Half of the jobs were submitted with `--no-requeue`.
+In these rows slurmctld is on a node that isn't hit. The slurmds that run the jobs are on other nodes: a NodeSet with
+four replicas, one on each of four Kubernetes nodes. Half of the jobs are submitted with `--no-requeue`.
 """
 
 _POOL_WORDS = """\
-"Whole" is from the fault until Slurm has as many nodes that take jobs as the NodeSet has replicas, and keeps them. A
-node on a machine that is dead, cut off or frozen doesn't count, whatever Slurm says of it. slurmctld is asked for them
-twice a second. Kubernetes takes 8 s here to notice that a node is gone (48 s by its defaults); then the operator asks
-the slurmds themselves, has the jobs of those that don't answer put back, and makes others under other names.
+"Whole" is the time from the fault until as many nodes accept jobs in Slurm as the NodeSet has replicas, and this lasts.
+A node on a machine that is dead, cut off or frozen doesn't count, whatever state Slurm shows. The campaign asks
+slurmctld for the nodes twice a second. Here Kubernetes notices after 8 s that a node is gone (48 s by its defaults).
+The operator then probes the slurmds itself, has the jobs of those that don't respond requeued, and creates replacement
+nodes with other names.
 
-- **Requeued**: it was on a node that was lost, and Slurm put it back: it waits, or has been started again. Slurm lets
-  it wait for two minutes (`cred_expire`). One whose start never reached the node is put back whatever its flags.
-- **Failed**: the same for a job with `--no-requeue`. It isn't run again, and Slurm says so: its state is NODE_FAIL.
-  On a node that was only cut off, jobs of both kinds may run to their end, but nobody hears of it.
-- **Twice** counts every second start of a job with `--no-requeue`. For the others it is as above.
-- **Cut for 5 s**: nothing is given up, and jobs on that node go on. So it is while a **kubelet** is restarted. While
-  one is down for 20 s its slurmds answer: they take no new jobs, and those that run aren't touched.
-- **slurmctld fails over**: within 12 s after the fault its pod is deleted by force, and its standby takes over;
-  "answers" counts from there.
+- **Requeued**: the job was on a lost node, and Slurm requeued it: it is pending, or has started again. Slurm delays
+  the new start for two minutes (`cred_expire`). A job whose start never reached the node is requeued whatever its
+  flags.
+- **Failed**: the same for a job with `--no-requeue`. It isn't run again, and Slurm reports it with the state NODE_FAIL.
+  On a node that was only cut off, jobs of both kinds may run to their end without anyone seeing the result.
+- **Twice** counts every second start of a job with `--no-requeue`. For the other jobs it means the same as above.
+- **Cut for 5 s**: no node is given up, and the jobs on that node continue. The same is true while a **kubelet**
+  restarts. While a kubelet is down for 20 s its slurmds still respond: they accept no new jobs, and running jobs
+  aren't touched.
+- **slurmctld fails over**: within 12 s after the fault the pod of slurmctld is deleted by force, and its standby takes
+  over. "Answers" is measured from that moment.
 
-Each repeat also looks at the processes of all nodes, those that were lost too: no two slurmds of one name are alive at
-once. Only where a pool is whole by itself there is a repeat without the operator.
+Each repeat also checks the processes of all nodes, including the lost ones: no two slurmds with the same name are alive
+at the same time. The repeat without the operator is done only for faults from which the pool recovers without it.
 """
 
 _WORDS = """\
-"Answers" is from the fault until slurmctld answers a login pod, which asks five times a second, and goes on answering;
-where nothing is felt it is the time that one question takes, and one that later ones overtook doesn't count. "Job" is
-from the fault until a job runs that was submitted after it, on a node that has room; slurmctld's first plan comes two
-to three seconds after its start. Both are the median and the worst of the repeats, in seconds. The first row has no
-fault.
+"Answers" is the time from the fault until slurmctld responds to a login pod and keeps responding. The login pod sends
+five requests a second. For a fault without effect, this is the duration of one request; a request that later ones
+overtake doesn't count. "Job" is the time from the fault until a job runs that was submitted after it, on a node with
+free CPUs. slurmctld schedules for the first time two to three seconds after its start. Both columns have the median and
+the worst of the repeats, in seconds. The first row has no fault.
 
-- **Lost**: `sbatch` acknowledged it, and afterwards it isn't in the queue, never wrote that it started, and isn't held
-  or named in the Lease's annotation `seltzer.dev/recovered`.
-- **Twice**: it started a second time, under its ID or another. One that the fault had killed and that Slurm put back
-  itself (`JobRequeue`; its restart count has grown) doesn't count.
-- **Killed**: it had started and was ended by the fault. Slurm ends what it doesn't remember when a node reports it.
-- **Held**: it is in the queue for a person to decide about, since nobody can know whether it had started.
-- **Ghosts**: they run for slurmctld only. They had ended, or their start never reached a node; they keep CPUs that
-  nobody uses until Slurm finds out, after minutes. The campaign cancels them.
-- **srun**: how many of those that ran or waited when the fault came failed, or hung for 15 seconds. One row has some.
+- **Lost**: `sbatch` acknowledged the job, but afterwards it isn't in the queue, never recorded its start, and is
+  neither held nor named in the annotation `seltzer.dev/recovered` of the Lease.
+- **Twice**: the job started a second time, under its own ID or another one. A job that the fault killed and that Slurm
+  itself requeued (`JobRequeue`; its restart count has grown) doesn't count.
+- **Killed**: the job had started, and the fault ended it. Slurm ends a job that it doesn't remember when a node
+  reports the job.
+- **Held**: the job is in the queue for a person to decide, because it can't be known whether it had started.
+- **Ghosts**: jobs that run only according to slurmctld. They had ended, or their start never reached a node. They
+  occupy CPUs that nothing uses until Slurm notices, which takes minutes. The campaign cancels them.
+- **srun**: how many of the `srun` commands that ran or waited at the time of the fault failed, or hung for 15 seconds.
+  Only one row has any.
 
-Every job writes when it starts and ends, with its ID and restart count, to a volume that no fault reaches; what was
-acknowledged is written down beside the login pod. In one repeat of each row there is no operator, from before the fault
-until after the recovery. The API server takes the controller manager and the scheduler with it, as their election does
-in a cluster that has several, and is watched for 20 seconds after it is back.
+Every job records its start and its end, with its ID and restart count, on a volume that no fault reaches. The campaign
+records acknowledged jobs beside the login pod. In one repeat of each row there is no operator, from before the fault
+until after the recovery. When the API server is down, the controller manager and the scheduler are down too, as with
+leader election in a cluster that has several of them. The cluster is observed for 20 more seconds after the API server
+is back.
 
-Each repeat also looks at the state volume. The stamps that the guards write there at each start, stop, crash and save
-never go back to an older epoch. Where a node was cut off or frozen, the new slurmctld is stopped for a moment before
-the old node comes back, and no state file may change meanwhile.
+Each repeat also checks the state volume. The guards write stamps to it at each start, stop, crash and save, and these
+never return to an older epoch. If a node was cut off or frozen, the new slurmctld is stopped for a moment before the
+old node comes back, and no state file may change meanwhile.
 """
 
 _BODY = """\
 ## What can't be kept
 
 - **Interactive jobs.** An `srun` or `salloc` that was acknowledged in the last five seconds before a SIGKILL isn't in
-  the saved state, and its other end is gone or hangs. It is reported and not put back.
+  the saved state, and its client is gone or hangs. It is reported and not put back.
 - **Running jobs that slurmctld had not saved.** A job that started in those seconds is ended when its node reports to
-  the new slurmctld; these are the killed ones above. It isn't run again by itself, since it had begun.
-- **Some options** of a job that is put back: those that Slurm shows to no plugin, such as `--deadline`, `--open-mode`,
-  `--signal` and binding. Its age starts anew.
-- **A power loss.** SIGKILL and a killed node leave what the kernel had taken for the disk; a machine without power
-  doesn't, and nor does a storage server. The sandbox's nodes share one kernel, and the campaign's state volume is in
-  memory (tmpfs), so this isn't measured here, and saving costs less than on a disk.
-- **Jobs on a node that is lost.** They start over if their flags allow it. Nobody can end those on a node that is only
-  cut off before it is back.
-- **Seconds of silence at a reconfigure.** slurmctld answers nobody for up to three seconds if threads of its own wait
-  for nodes that don't answer. 20 s after a repair the guard has all nodes register once more, by a reconfigure, so it
-  waits until there are no such threads, for two minutes at most. A change of the configuration isn't put off.
-- **Single questions.** With the API server down and a SIGKILL, beside a second campaign on the same cores, two of ten
-  repeats lost one question each, 14 and 20 s after the fault, with answers a fifth of a second before and after it. Ten
-  more without the neighbour (the row above) lost none, nor did 30 reconfigures of a cluster without a repair, of
-  10,994. Why isn't known.
-- **Time.** Nothing here is faster than Kubernetes: without a standby it has to notice that a node is gone (8 s in the
-  sandbox, 48 s by its defaults) and start a pod.
+  the new slurmctld: these are the killed jobs above. It isn't run again automatically, because it had started.
+- **Some options** of a job that is put back: those that Slurm doesn't show to plugins, such as `--deadline`,
+  `--open-mode`, `--signal` and binding. The age of the job starts at zero again.
+- **A power loss.** Data that the kernel has accepted for the disk survives a SIGKILL and a killed node. It doesn't
+  survive a power loss of the machine or of a storage server. The nodes of the sandbox share one kernel, and the
+  campaign's state volume is in memory (tmpfs): a power loss isn't measured here, and saving is cheaper than on a disk.
+- **Jobs on a lost node.** They start over if their flags allow it. Jobs on a node that is only cut off can't be ended
+  before the node is back.
+- **Seconds of silence at a reconfigure.** slurmctld doesn't respond for up to three seconds if its own threads wait for
+  nodes that don't respond. 20 s after a recovery the guard makes all nodes register again, with a reconfigure. It
+  therefore waits until there are no such threads, for at most two minutes. A change of the configuration doesn't wait.
+- **Single requests.** With the API server down and a SIGKILL, and a second campaign running on the same cores, two of
+  ten repeats lost one request each, 14 and 20 s after the fault, with responses a fifth of a second before and after.
+  Ten more repeats without the second campaign (the row above) lost none, nor did 30 reconfigures of a cluster without a
+  recovery, of 10,994 requests. The cause isn't known.
+- **Time.** Nothing here is faster than Kubernetes: without a standby, Kubernetes has to notice that a node is gone (8 s
+  in the sandbox, 48 s by its defaults) and start a pod.
 
 ## Run it again
 
 ```console
-make faults                                   # all of it, some four hours on 2 cores
+make faults                                   # the whole campaign, about four hours on 2 cores
 .venv/bin/python -m tests.faults.campaign --list
 .venv/bin/python -m tests.faults.campaign --rows "node cut;node killed" --repeats 3 --seed 1
 .venv/bin/python -m tests.faults.campaign --page   # this page, from build/faults.json
 ```
 
-Rows that are run replace theirs in `build/faults.json`, the others stay. A repeat that went wrong is kept with logs,
-events and the jobs concerned in `build/faults/`. A fault is a line in `tests/faults/campaign/table.py`.
+Rows that are run replace their old results in `build/faults.json`; the others stay. If a repeat fails, its logs,
+events and affected jobs are kept in `build/faults/`. Each fault is a line in `tests/faults/campaign/table.py`.
 """
 
 
@@ -163,13 +169,13 @@ def _line(row: dict[str, Any], timed: Sequence[str], counts: Sequence[int], *mor
 
 
 def machine() -> str:
-    """What this ran on, in words that tell nothing else about it."""
+    """The machine that this ran on: cores, memory and kernel version, and nothing that identifies it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores, {memory:.0f} GiB, Linux {'.'.join(platform.release().split('.')[:2])}"
 
 
 def commit() -> str:
-    """The tree that this ran on; with a plus if something in it wasn't committed."""
+    """The commit that this ran on; with a plus if the tree had uncommitted changes."""
     words = ("git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*")
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
 
@@ -186,18 +192,18 @@ def _about(rows: Sequence[dict[str, Any]]) -> str:
     loads = sorted({f"{row['in_flight']}" for row in rows})
     seeds = sorted({row["seed"] for row in rows if row.get("did")})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}" if days else "never"
-    told = [
-        f"Measured {when} on {' and '.join(machines) or 'nothing'} that everything shares: Kubernetes, Slurm, jobs and "
-        f"questions; {' and '.join(loads)} jobs in flight."
+    about = [
+        f"Measured {when} on {' and '.join(machines) or 'nothing'}, shared by Kubernetes, Slurm, the jobs and the "
+        f"requests; {' and '.join(loads)} jobs in flight."
     ]
     for row in rows:
         pairs = sorted(set(row.get("did", [])))
         if pairs:
-            told.append(f"Two at random, seed {', '.join(map(str, seeds))}: {'; '.join(pairs)}.")
-    return "\n".join(told)
+            about.append(f"Two at random, seed {', '.join(map(str, seeds))}: {'; '.join(pairs)}.")
+    return "\n".join(about)
 
 
 def _failures(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What went wrong stands here too."""
+    """A section with the repeats that failed; nothing if all succeeded."""
     wrong = [f"- {row['name']}, {failure.splitlines()[0]}" for row in rows for failure in row["failures"]]
-    return ["", "## Repeats that went wrong", "", *wrong] if wrong else []
+    return ["", "## Repeats that failed", "", *wrong] if wrong else []

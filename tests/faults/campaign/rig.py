@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.harness import Cluster, Sandbox, claim, until
 
-from seltzer.sandbox import commands
+from seltzer_sandbox import commands
 
 from . import processes, shape
 from .account import Away

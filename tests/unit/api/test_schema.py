@@ -170,7 +170,7 @@ def test_a_pattern_with_words_becomes_a_rule_with_these_words() -> None:
 
 
 def test_a_type_that_the_api_server_does_not_know_is_an_error() -> None:
-    with pytest.raises(TypeError, match="of unions only"):
+    with pytest.raises(TypeError, match="the only unions"):
         schema.of_struct(Wrong)
 
 

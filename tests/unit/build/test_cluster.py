@@ -14,6 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
 from seltzer.build import names
 from seltzer.build import nodeset as build_nodeset
+from seltzer.build.components import login
 from seltzer.build.config import render
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
@@ -59,7 +60,7 @@ def everything(one: SlurmCluster) -> list[Manifest]:
         *build.applied(one, IMAGES, [nodeset()]),
         *build.created_once(one),
         build.keys(one, b"a", b"b"),
-        build.host_key(one, b"c"),
+        build.secret(one, login.COMPONENT, dict.fromkeys(login.COMPONENT.secret, b"c")),
         build.config_map(one, rendered),
         *build.trial(one, rendered, IMAGES),
         build_nodeset.pod(nodeset(), one, IMAGES, "cpu-0"),
@@ -169,7 +170,7 @@ def test_the_main_container_cannot_be_taken_away(component: str) -> None:
 
 def test_every_mount_has_its_volume_and_every_volume_of_ours_is_mounted(one: SlurmCluster) -> None:
     for pod in pods(one):
-        volumes = {volume["name"] for volume in pod["spec"]["volumes"]} - {"more"}
+        volumes = {volume["name"] for volume in pod["spec"].get("volumes", [])} - {"more"}
         mounts = {mount["name"] for each in pod["spec"]["containers"] for mount in each.get("volumeMounts", [])}
         assert mounts == volumes
 
@@ -177,7 +178,7 @@ def test_every_mount_has_its_volume_and_every_volume_of_ours_is_mounted(one: Slu
 def test_what_the_pods_mount_is_made_by_us(one: SlurmCluster) -> None:
     made = {named(manifest) for manifest in everything(one)}
     for pod in pods(one):
-        for volume in pod["spec"]["volumes"]:
+        for volume in pod["spec"].get("volumes", []):
             if "configMap" in volume:
                 assert f"ConfigMap/{volume['configMap']['name']}" in made
             if "persistentVolumeClaim" in volume:
@@ -401,7 +402,9 @@ def test_keys_are_kept_as_they_are() -> None:
         "slurm.key": b"\x00\xff",
         "jwt_hs256.key": b"jwt",
     }
-    assert base64.b64decode(build.host_key(cluster(), b"host")["data"]["ssh_host_ed25519_key"]) == b"host"
+    (name,) = login.COMPONENT.secret
+    host_key = build.secret(cluster(), login.COMPONENT, {name: b"host"})["data"]
+    assert {name: base64.b64decode(value) for name, value in host_key.items()} == {"ssh_host_ed25519_key": b"host"}
 
 
 @pytest.mark.parametrize("component", ["controller", "rest", "login"])

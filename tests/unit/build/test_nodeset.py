@@ -131,7 +131,7 @@ def test_what_is_in_a_pod_changes_its_template(changed: dict[str, Any]) -> None:
 
 
 def test_a_new_image_of_the_operators_changes_the_template() -> None:
-    assert template(nodeset(), cluster(), Images(slurmd="new")) != template(nodeset(), cluster(), IMAGES)
+    assert template(nodeset(), cluster(), Images({"slurmd": "new"})) != template(nodeset(), cluster(), IMAGES)
 
 
 def test_the_label_is_the_template_and_the_name_makes_no_difference() -> None:

@@ -15,7 +15,7 @@ from seltzer.build.config import render
 from seltzer.build.images import Images
 from seltzer.build.operator import manifests
 
-IMAGES = Images(slurmd="registry.example/slurmd:1", pull_policy="Never")
+IMAGES = Images({"slurmd": "registry.example/slurmd:1"}, pull_policy="Never")
 MANIFESTS = manifests("seltzer-system", "seltzer.dev/operator:dev", IMAGES)
 KINDS = {manifest["kind"]: manifest for manifest in MANIFESTS}
 POD = KINDS["Deployment"]["spec"]["template"]["spec"]

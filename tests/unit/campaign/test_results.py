@@ -116,8 +116,12 @@ def test_the_plot_is_well_formed_and_shows_every_repeat() -> None:
     assert len(circles) == 2 + 4, "a legend, and a dot for the answer and the job of each"
     assert not list(squares(tree)[1:]), "only one in the legend"
     right = max(float(each.attrib["cx"]) for each in circles)
-    assert right < 860
+    assert right < width(tree)
     assert "prefers-color-scheme: dark" in drawn
+
+
+def width(tree: ElementTree.Element) -> float:
+    return float(tree.attrib["viewBox"].split()[2])
 
 
 def squares(tree: ElementTree.Element) -> list[ElementTree.Element]:
@@ -128,7 +132,22 @@ def test_the_plot_shows_when_a_pool_was_whole() -> None:
     drawn = plot.draw([row(good(whole_s=11.0), good(whole_s=12.0), fault=POOL_FAULT)])
     tree = ElementTree.fromstring(drawn)  # noqa: S314
     legend, first, second = (float(each.attrib["x"]) for each in squares(tree))
-    assert legend < first < second < 860
+    assert legend < first < second < width(tree)
+
+
+def test_the_plot_has_room_for_its_longest_name() -> None:
+    names = ["a fault", "a fault with a name that is longer than that of any other, and a failover"]
+    tree = ElementTree.fromstring(plot.draw([row(good(), fault=Fault(name, ())) for name in names]))  # noqa: S314
+    ends = {each.text: float(each.attrib["x"]) for each in tree.iter() if each.attrib.get("text-anchor") == "end"}
+    assert all(ends[name] - len(name) * 7 >= 0 for name in names), "DejaVu Sans takes less than 7 pixels per character"
+    dots = [each for each in tree.iter() if each.tag.endswith("circle")][2:]
+    assert max(ends.values()) < min(float(each.attrib["cx"]) for each in dots), "names end before the dots begin"
+
+
+def test_the_plot_and_the_page_are_those_of_the_kept_results() -> None:
+    rows = results.read(results.KEPT)
+    assert page.PLOT.read_text() == plot.draw(rows), "run 'python -m tests.faults.campaign --page'"
+    assert page.PAGE.read_text() == page.text(rows), "run 'python -m tests.faults.campaign --page'"
 
 
 def test_names_of_faults_are_their_own() -> None:

@@ -14,13 +14,13 @@ from tests.fakes.plan_model.things import pod as made
 from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod, PodSpec
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, Standby, VolumeStatus
-from seltzer.cli import controller, debug, failover
-from seltzer.cli.controller import ControllerFacts
+from seltzer.cli import debug, failover, gather, show
 from seltzer.kube.client import Client, Listing
 from seltzer.kube.errors import NotFound
 from seltzer.kube.resource import Resource
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.view import tree
+from seltzer.view.controller import ControllerFacts
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 CRASH = Crash(
@@ -127,7 +127,7 @@ def test_it_is_told_what_a_hold_or_its_release_waits_for(now: ControllerFacts, h
 
 
 def test_who_debugs_is_told_where_everything_is() -> None:
-    lines = debug.told(cluster(hold=True, status=SlurmClusterStatus(crash=CRASH)), seen(A, phase="held"), NOW)
+    lines = debug.summary(cluster(hold=True, status=SlurmClusterStatus(crash=CRASH)), seen(A, phase="held"), NOW)
     assert lines[0] == "held   slurmctld is down in c-a on n1; jobs that run go on, nobody can submit"
     assert "crash  5m ago: slurmctld was ended by SIGSEGV" in lines
     assert "said   line 4" in lines and "       line 8" in lines, "the last ones"
@@ -138,7 +138,7 @@ def test_who_debugs_is_told_where_everything_is() -> None:
 
 
 def test_without_a_crash_slurmctld_can_be_run_under_gdb() -> None:
-    lines = debug.told(cluster(), seen(A, phase="held"), NOW)
+    lines = debug.summary(cluster(), seen(A, phase="held"), NOW)
     assert "crash  none is known" in lines
     assert "gdb    gdb --args slurmctld -D -f /etc/slurm/slurm.conf" in lines
 
@@ -171,7 +171,8 @@ class Server(Client):
     ],
 )
 async def test_commands_reach_the_slurmctld_in_charge_and_no_standby(server: Server, expected: str) -> None:
-    assert await controller.target(server, "here", "demo") == expected
+    seen = await gather.controller(server, "here", "demo")
+    assert seen.target("demo") == expected
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ STATUS = SlurmClusterStatus(
 
 def drawn(item: SlurmCluster) -> list[str]:
     console = Console(file=io.StringIO(), width=1000)
-    console.print(tree.tree(tree.Picture(item), NOW))
+    console.print(show.tree(tree.tree(tree.Picture(item), NOW)))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import ssl
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from seltzer.api.core import (
 )
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import create, install, kube, objects
+from seltzer.cli import create, install, kube, main, objects
 from seltzer.cli.objects import Change, Objects
 from seltzer.errors import SeltzerError
 from seltzer.kube.client import Client
@@ -210,3 +211,119 @@ def test_all_images_come_from_the_registry_that_is_named(capsys: pytest.CaptureF
     for name in ("operator", "slurmctld", "slurmrestd", "slurmd", "login"):
         assert f"registry.example/team/{name}:v1" in printed
     assert "seltzer.dev/slurmd:" not in printed
+
+
+DEPLOYMENT = "/apis/apps/v1/namespaces/seltzer-system/deployments/seltzer-operator"
+
+
+def installation(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Server:
+    """A Kubernetes that Seltzer is installed on, with these flags; what is brought there is stored as well."""
+    server = Server()
+    monkeypatch.setattr(kube, "locate", lambda namespace, context: PLACE)
+    monkeypatch.setattr(kube, "talk", lambda place, about: asyncio.run(about(server)))
+
+    def bring(place: kube.Place, release: install.Release, timeout: float) -> None:
+        made = install._operator(place.namespace, release)
+        server.stored[DEPLOYMENT] = next(each for each in made if each["kind"] == "Deployment")
+
+    async def changes(*_: object) -> list[Change]:
+        return []
+
+    monkeypatch.setattr(install, "_bring", bring)
+    monkeypatch.setattr(install, "_changes", changes)
+    run("install", *flags)
+    return server
+
+
+def run(*words: str) -> None:
+    main.build(words[0])(words, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def images(server: Server) -> dict[str, str]:
+    """Which images the installed operator runs with, its own as well, each by its component."""
+    (container,) = server.stored[DEPLOYMENT]["spec"]["template"]["spec"]["containers"]
+    told = {each["name"]: each.get("value", "") for each in container["env"]}
+    prefix = "SELTZER_IMAGE_"
+    parts = {name.removeprefix(prefix).lower(): value for name, value in told.items() if name.startswith(prefix)}
+    del parts["pull_policy"]
+    return {"operator": container["image"], **parts}
+
+
+def every(registry: str, tag: str, **others: str) -> dict[str, str]:
+    names = ("operator", "slurmctld", "slurmrestd", "slurmd", "login")
+    return {**{name: f"{registry}/{name}:{tag}" for name in names}, **others}
+
+
+THERE = ("--registry", "registry.example:5000/team", "--tag", "v1")
+OWN = "elsewhere.example/own:3"
+
+
+@pytest.mark.parametrize("verb", ["install", "upgrade"])
+@pytest.mark.parametrize(
+    ("flags", "left"),
+    [
+        ((), every("registry.example:5000/team", "v1", operator=OWN)),
+        (("--tag", "v2"), every("registry.example:5000/team", "v2")),
+        (("--registry", "other.example/"), every("other.example", "v1")),
+        (("--registry", "other.example", "--tag", "v2"), every("other.example", "v2")),
+        (("--image", "mine:4"), every("registry.example:5000/team", "v1", operator="mine:4")),
+        (("--tag", "v2", "--image", OWN), every("registry.example:5000/team", "v2", operator=OWN)),
+    ],
+)
+def test_what_is_not_named_stays_as_it_is_installed(
+    verb: str, flags: tuple[str, ...], left: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = installation(monkeypatch, *THERE, "--image", OWN)
+    run(verb, *flags)
+    assert images(server) == left
+
+
+def test_a_first_installation_without_flags_has_the_images_of_the_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert images(installation(monkeypatch)) == every("seltzer.dev", "dev")
+
+
+def test_a_dry_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = installation(monkeypatch, *THERE)
+    run("upgrade", "--dry-run", "--tag", "v2")
+    assert images(server) == every("registry.example:5000/team", "v1")
+
+
+def test_an_upgrade_is_printed_as_it_would_be_applied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installation(monkeypatch, *THERE)
+    capsys.readouterr()
+    run("upgrade", "--print", "--tag", "v2")
+    printed = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert images(Server(**{DEPLOYMENT: printed[-1]})) == every("registry.example:5000/team", "v2")
+
+
+def test_there_is_nothing_to_upgrade_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = installation(monkeypatch)
+    server.stored.clear()
+    with pytest.raises(SeltzerError, match="there is no Seltzer in namespace 'seltzer-system'; run 'seltzer install'"):
+        run("upgrade")
+
+
+def test_an_image_that_the_installed_version_does_not_know_comes_from_the_same_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = installation(monkeypatch, *THERE)
+    (container,) = server.stored[DEPLOYMENT]["spec"]["template"]["spec"]["containers"]
+    container["env"] = [each for each in container["env"] if each["name"] != "SELTZER_IMAGE_LOGIN"]
+    run("upgrade")
+    assert images(server) == every("registry.example:5000/team", "v1")
+
+
+def test_images_that_are_named_by_their_digests_stay_and_have_no_tag_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = installation(monkeypatch, *THERE)
+    (container,) = server.stored[DEPLOYMENT]["spec"]["template"]["spec"]["containers"]
+    for each in container["env"]:
+        if each["name"] == "SELTZER_IMAGE_SLURMCTLD":
+            each["value"] = pinned = "registry.example:5000/team/slurmctld@sha256:ab"
+    run("upgrade")
+    assert images(server) == every("registry.example:5000/team", "v1", slurmctld=pinned)
+    with pytest.raises(SeltzerError, match="say with --tag which ones to run"):
+        run("upgrade", "--registry", "other.example")
+    run("upgrade", "--tag", "v2")
+    assert images(server) == every("registry.example:5000/team", "v2")

@@ -14,7 +14,8 @@ from seltzer.api.core import ObjectMeta, Pod
 from seltzer.api.nodeset import ClusterRef, NodeSet, NodeSetSpec, NodeSetStatus
 from seltzer.api.slurmcluster import NodeSetAccess, SlurmCluster, SlurmClusterSpec
 from seltzer.build.names import CLUSTER, CLUSTER_NAMESPACE
-from seltzer.cli import drain, kube, scale
+from seltzer.cli import drain, kube, sandbox, scale
+from seltzer.cli.sandbox import RunningSandbox
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client, Listing
@@ -106,7 +107,8 @@ def test_where_nothing_is_configured_the_sandbox_is_used_and_said(
 ) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(KUBECONFIG)
-    monkeypatch.setattr(kube, "_sandbox", lambda: file)
+    found = RunningSandbox("default", file, tmp_path / "kubectl")
+    monkeypatch.setattr(sandbox, "running", lambda: found)
     place = kube.locate(None, None, {"HOME": str(tmp_path)})
     assert place.kubectl_flags == ("--kubeconfig", str(file), "--namespace", "team")
     assert capsys.readouterr().err == "using the sandbox 'default'\n"
@@ -115,7 +117,7 @@ def test_where_nothing_is_configured_the_sandbox_is_used_and_said(
 
 
 def test_without_a_sandbox_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "_sandbox", lambda: None)
+    monkeypatch.setattr(sandbox, "running", lambda: None)
     with pytest.raises(ConfigError, match="set KUBECONFIG"):
         kube.locate(None, None, {"HOME": str(tmp_path)})
 

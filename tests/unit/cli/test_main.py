@@ -15,8 +15,8 @@ from cyclopts import App
 from seltzer import __version__
 from seltzer.cli import kube, main
 from seltzer.errors import SeltzerError
-from seltzer.sandbox import commands
-from seltzer.sandbox.commands import NodeStatus, Status
+from seltzer_sandbox import commands
+from seltzer_sandbox.commands import NodeStatus, Status
 
 # Cyclopts thinks that a test means to pass it words; ours sets sys.argv, as a shell does.
 pytestmark = pytest.mark.filterwarnings("ignore:Cyclopts application invoked without tokens")
@@ -266,7 +266,7 @@ import sys
 from seltzer.cli import main
 sys.argv = ["seltzer", "--help"]
 main.main()
-print(*{"aiohttp", "yaml", "rich.markdown", "seltzer.kube", "seltzer.sandbox"} & set(sys.modules), file=sys.stderr)
+print(*{"aiohttp", "yaml", "rich.markdown", "seltzer.kube", "seltzer_sandbox"} & set(sys.modules), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=30, check=False)
     assert "scancel" in done.stdout

@@ -1,116 +1,64 @@
-"""Who is told when something changes: nobody of a heartbeat, and of a dead node those whose controller is on it."""
+"""What is cached: how long a Lease is silent, and a store for each source. And what is measured."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 
-from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
-from seltzer.api.labels import CLUSTER, COMPONENT, NODESET
+from seltzer.api.core import Lease, LeaseSpec, ObjectMeta, Pod
 from seltzer.api.slurmcluster import SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Standby, VolumeStatus
-from seltzer.build.images import Images
 from seltzer.controllers import metrics
-from seltzer.controllers.caches import Caches
-from seltzer.controllers.operator import Operator
-from seltzer.controllers.slurm_connection import Route
+from seltzer.controllers.caches import LEASES, PODS, Caches, Source, managed
+from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.resource import Key
-from seltzer.slurm.nodes import Change
 
 
-class Rig:
-    """A caches that a test fills by hand, and who has been told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        client = cast(Client, object())
-        self.caches = Caches(client, *(partial(self._tell, what) for what in ("", "set ", "soon ")))
-        self._version = 0
-
-    def _tell(self, what: str, key: Key) -> None:
-        self.told.append(f"{what}{key}")
-
-    def _next(self) -> str:
-        self._version += 1
-        return str(self._version)
-
-    def pod(self, name: str, node: str, component: str, **labels: str) -> None:
-        marked = {COMPONENT: component, CLUSTER: name.partition("-")[0], **labels}
-        metadata = ObjectMeta(name=name, namespace="ns", resource_version=self._next(), labels=marked)
-        self.caches.pods.put(Pod(metadata=metadata, spec=PodSpec(node_name=node)))
-        self.told.clear()
-
-    def node(self, name: str, ready: str) -> Node:
-        status = NodeStatus(conditions=(NodeCondition(type="Ready", status=ready),))
-        return Node(metadata=NodeMeta(name=name, resource_version=self._next()), status=status)
-
-    def lease(self, holder: str, renewed: str, **annotations: str) -> None:
-        metadata = ObjectMeta(
-            name="demo-slurmctld",
-            namespace="ns",
-            resource_version=self._next(),
-            labels={CLUSTER: "demo"},
-            annotations=annotations,
-        )
-        self.told.clear()
-        spec = LeaseSpec(holder_identity=holder, renew_time=renewed)
-        self.caches.leases.put(Lease(metadata=metadata, spec=spec))
+def lease(caches: Caches, version: int, renewed: str) -> None:
+    metadata = ObjectMeta(name="demo-slurmctld", namespace="ns", resource_version=str(version))
+    caches.leases.put(Lease(metadata=metadata, spec=LeaseSpec(holder_identity="c-a", renew_time=renewed)))
 
 
-@pytest.fixture
-def rig() -> Rig:
-    found = Rig()
-    found.caches.nodes.put(found.node("n1", "True"))
-    found.pod("demo-slurmctld-x", "n1", "slurmctld")
-    found.pod("other-slurmctld-x", "n2", "slurmctld")
-    found.pod("third-0", "n1", "slurmd", **{NODESET: "third"})
-    return found
+def nothing() -> Client:
+    """A client for stores that a test fills by hand."""
+    return cast(Client, object())
 
 
-def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    caches = Caches(nothing(), ())
     clock, following = 100.0, 60.0
     monkeypatch.setattr("seltzer.controllers.caches.time.monotonic", lambda: clock)
-    monkeypatch.setattr(rig.caches.reflectors["Lease"], "following_for", lambda: following)
+    monkeypatch.setattr(caches.reflectors[LEASES], "following_for", lambda: following)
     key = Key("ns", "demo-slurmctld")
-    assert rig.caches.silence(key) == 0, "nobody knows"
-    rig.lease("c-a", "in an hour, by the guard's clock")
+    assert caches.silence(key) == 0, "nobody knows"
+    lease(caches, 1, "in an hour, by the guard's clock")
     clock = 104.0
-    assert rig.caches.silence(key) == 4
+    assert caches.silence(key) == 4
     following = 2.0
-    assert rig.caches.silence(key) == 2, "before that we may not have heard it"
+    assert caches.silence(key) == 2, "before that we may not have heard it"
     following = 60.0
-    rig.lease("c-a", "an hour ago")
+    lease(caches, 2, "an hour ago")
     clock = 105.0
-    assert rig.caches.silence(key) == 1
-    found = rig.caches.leases.get(key)
+    assert caches.silence(key) == 1
+    found = caches.leases.get(key)
     assert found is not None
-    rig.caches.leases.remove(found)
-    assert rig.caches.silence(key) == 0
+    caches.leases.remove(found)
+    assert caches.silence(key) == 0
 
 
-def test_a_nodes_death_is_told_to_those_who_have_a_pod_on_it(rig: Rig) -> None:
-    rig.caches.nodes.put(rig.node("n1", "True"))
-    assert rig.told == [], "a heartbeat"
-    rig.caches.nodes.put(rig.node("n1", "Unknown"))
-    assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
-    rig.told.clear()
-    rig.caches.nodes.remove(rig.node("n1", "Unknown"))
-    assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
-
-
-def test_a_renewed_lease_is_told_to_nobody_and_what_it_says_is(rig: Rig) -> None:
-    rig.lease("x", "1")
-    assert rig.told == ["ns/demo"]
-    rig.lease("x", "2")
-    assert rig.told == []
-    rig.lease("x", "3", phase="held")
-    assert rig.told == ["ns/demo"]
-    rig.lease("y", "4", phase="held")
-    assert rig.told == ["ns/demo"]
+def test_sources_of_one_kind_have_stores_of_their_own_and_equal_ones_share_one() -> None:
+    theirs = Source(kinds.PODS, "app=theirs")
+    caches = Caches(nothing(), [theirs, managed(kinds.PODS, name=lambda pod: (pod.metadata.name,))])
+    caches.store(theirs).put(Pod(metadata=ObjectMeta(name="a", namespace="ns", resource_version="1")))
+    assert len(caches.store(theirs)) == 1 and len(caches.pods) == 0
+    assert caches.pods is caches.store(PODS) is caches.owned("Pod")
+    caches.pods.put(Pod(metadata=ObjectMeta(name="b", namespace="ns", resource_version="1")))
+    assert len(caches.pods.by("name", "b")) == 1, "it has the indices of all who name it"
+    assert caches.pods.by("cluster", "ns/demo") == []
+    assert [str(each) for each in caches.reflectors if each.resource is kinds.PODS] == ["Pod", "Pod app=theirs"]
 
 
 def number(name: str) -> float | None:
@@ -134,15 +82,3 @@ def test_a_clusters_numbers_are_there_while_they_are_known_and_it_is() -> None:
     metrics.forget_cluster(*key)
     metrics.forget_cluster(*key)
     assert [number(name) for name in told] == [None] * 5
-
-
-async def test_nodesets_are_told_when_slurm_can_be_asked_again_even_if_it_has_no_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told: list[Key] = []
-    monkeypatch.setattr(Caches, "tell_nodesets", lambda _, key: told.append(key))
-    operator = Operator(cast(Client, object()), Route(fixed={}), lambda: None, Images())
-    operator._slurm_changed(Key("ns", "demo"), None)
-    assert told == [], "only the numbers of jobs have changed"
-    operator._slurm_changed(Key("ns", "demo"), Change(known=True))
-    assert told == [Key("ns", "demo")]

@@ -21,7 +21,7 @@ class Rig:
         self.store: Store[Anything] = Store()
         self.store.replace([], "1")
 
-        self.children = Children(cast(Caches, SimpleNamespace(stores={"Service": self.store})))
+        self.children = Children(cast(Caches, SimpleNamespace(owned={"Service": self.store}.__getitem__)))
 
     def answer(self, version: int, generation: int = 0) -> Anything:
         meta = ObjectMeta(namespace="ns", name="web", uid="u", resource_version=str(version), generation=generation)

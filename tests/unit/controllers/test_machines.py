@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seltzer.api.core import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
-from seltzer.controllers.machines import MISSING_SECONDS, Machines
+from seltzer.controllers.machines import MISSING_SECONDS, Machines, differs
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 
@@ -19,7 +19,12 @@ class Rig:
         self.told: list[str] = []
         self._version = 0
         self.store: Store[Node] = Store()
-        self.machines = Machines(self.store, self.told.append, lambda: self.following, lambda: self.now)
+        self.machines = Machines(self.store, lambda: self.following, lambda: self.now)
+        self.store.watch(self._on_node)
+
+    def _on_node(self, before: Node | None, after: Node | None) -> None:
+        if differs(before, after):
+            self.told.append("n1")
 
     def put(self, ready: str = "True", *, cordoned: bool = False, taints: tuple[Taint, ...] = ()) -> None:
         self._version += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,8 +16,14 @@ from seltzer.controllers.slurm_connection import PACE, SlurmConnection
 from seltzer.kube.resource import Key
 from seltzer.kube.store import Store
 
+NOW = 10_000.0
 KEY = Key("ns", "demo")
 CLUSTER = cluster()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: NOW)
 
 
 def caches(looking_for: float) -> Caches:
@@ -26,7 +31,7 @@ def caches(looking_for: float) -> Caches:
     metadata = ObjectMeta(namespace="ns", name=names.controller(CLUSTER))
     stores["leases"][Key("ns", metadata.name)] = Lease(metadata=metadata, spec=LeaseSpec(holder_identity="x"))
     pods: Store[Any] = Store({"cluster": lambda _: ()})
-    return cast(Caches, SimpleNamespace(**stores, pods=pods, began=time.monotonic() - looking_for))
+    return cast(Caches, SimpleNamespace(**stores, pods=pods, began=NOW - looking_for))
 
 
 def silent_for(seconds: float) -> SlurmConnection:

@@ -14,13 +14,13 @@ from tests.unit.plan.cluster.test_cluster_plan import cluster
 from seltzer.api.core import Lease, ObjectMeta
 from seltzer.api.labels import RECOVERED
 from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
-from seltzer.guard.recovery import record
-from seltzer.guard.recovery.common import Recovered
+from seltzer.guard.recovery import recoveries
+from seltzer.guard.recovery.common import RepairReport
 from seltzer.guard.recovery.verdicts import Outcome
-from seltzer.plan import jobids
 from seltzer.plan.cluster import controller_events
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.view import tree
+from seltzer.wire import job_ids
 
 FATES: tuple[tuple[Outcome, str, str], ...] = (
     ("held", "JobsHeld", "it had started on n%s"),
@@ -33,13 +33,13 @@ JOBS = range(1_234_000, 1_235_500)
 
 def told(folder: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], int]) -> SlurmClusterStatus:
     """What the operator makes of what the guard tells of 1,500 jobs."""
-    monkeypatch.setattr(record, "now", lambda: NOW.isoformat())
+    monkeypatch.setattr(recoveries, "now", lambda: NOW.isoformat())
     epoch = folder / "epoch-1"
     epoch.mkdir()
-    recovered = Recovered()
+    recovered = RepairReport()
     for job in JOBS:
         outcome, _, why = FATES[fate(job)]
-        recovered.tell(str(job), 1000 + job % 7, outcome, why % (job % 3) if "%" in why else why)
+        recovered.add(str(job), 1000 + job % 7, outcome, why % (job % 3) if "%" in why else why)
     recovered.write(epoch)
     lease = Lease(metadata=ObjectMeta(annotations={RECOVERED: recovered.as_json(epoch)}))
     return SlurmClusterStatus(recovered=GuardReport(lease).recovered)
@@ -48,7 +48,7 @@ def told(folder: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], in
 def names(text: str) -> set[str]:
     """The jobs that a text for people names."""
     found = re.findall(r"\b\d{7}(?:-\d{7})?\b", text)
-    return {job for each in found for job in jobids.expand(each)}
+    return {job for each in found for job in job_ids.expand(each)}
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ from tests.fakes.apiserver.things import NODESETS
 from tests.fakes.operator_rig import Rig, rigged
 
 from seltzer.api.labels import BUSY, SLURM_BUSY, SLURM_READY
-from seltzer.controllers import slurm_connection
 from seltzer.kube.backoff import Backoff
-from seltzer.slurm.nodes import Pace
 
 
 @asynccontextmanager
@@ -47,8 +45,7 @@ async def test_a_drain_that_was_refused_is_done_as_soon_as_slurm_is_back(monkeyp
         await rig.until("it is drained", lambda: "DRAIN" in rig.slurm.nodes["cpu-0"]["state"])
 
 
-async def test_while_nobody_knows_who_has_jobs_no_pod_may_be_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_connection, "PACE", Pace(busy=0.1, idle=0.1, stale=1.0))
+async def test_while_nobody_knows_who_has_jobs_no_pod_may_be_evicted() -> None:
     async with well(replicas=3) as rig:
         everyone = {"cpu-0", "cpu-1", "cpu-2"}
         told = [{SLURM_READY: "True", SLURM_BUSY: "False"}] * 3
@@ -69,10 +66,7 @@ async def test_while_nobody_knows_who_has_jobs_no_pod_may_be_evicted(monkeypatch
         assert [BUSY in write.body["spec"]["selector"]["matchLabels"] for write in budgets] == [False, True]
 
 
-async def test_a_nodeset_that_is_deleted_while_nobody_knows_keeps_its_pods_and_writes_no_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(slurm_connection, "PACE", Pace(busy=0.1, idle=0.1, stale=1.0))
+async def test_a_nodeset_that_is_deleted_while_nobody_knows_keeps_its_pods_and_writes_no_budget() -> None:
     async with well(replicas=1) as rig:
         await rig.slurm.stop()
         await rig.delete(NODESETS, "cpu")

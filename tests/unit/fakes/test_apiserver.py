@@ -117,7 +117,7 @@ async def test_an_event_is_told_once_and_counted(server: FakeApiServer, client: 
     item = await put(client, "a", "1")
     recorder = Recorder(client, "test")
     for _ in range(3):
-        await recorder.tell(MAPS, item, "Normal", "Tested", "it was tested")
+        await recorder.record(MAPS, item, "Normal", "Tested", "it was tested")
     (event,) = (await client.list_all(EVENTS, "ns")).items
     assert event.count == 3
 

@@ -24,6 +24,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.slurm import jobs as slurm_jobs
 from seltzer.slurm.token import sign
+from seltzer.wire import squeue
 
 KEY = b"k" * 32
 
@@ -75,16 +76,10 @@ def token(head: object, claims: object, key: bytes = KEY) -> str:
     return b".".join([*parts, signature]).decode()
 
 
-def test_the_command_is_the_one_whose_output_we_read() -> None:
-    names = ["cpu-0", "cpu-1", "gpu-07"]
-    (filter_,) = (word for word in slurm_jobs.on_nodes(names) if word.startswith("--nodelist="))
-    assert http_server.command("squeue", filter_.removeprefix("--nodelist=")) == slurm_jobs.on_nodes(names)
-
-
 def test_the_answer_is_what_squeue_prints(asked: Asked) -> None:
     status, printed = asked.get(f"/jobs/{quote('cpu-[0-3],gpu-1')}")
     conf = str(asked.folder / "seltzer.local.conf")
-    assert (status, printed.splitlines()) == (200, [conf, *http_server.command("", "cpu-[0-3],gpu-1")[1:]])
+    assert (status, printed.splitlines()) == (200, [conf, *squeue.jobs_on_nodes("cpu-[0-3],gpu-1")])
     assert asked.get("/jobs/cpu-0,cpu-1")[0] == 200
 
 
@@ -163,7 +158,7 @@ def test_only_a_few_are_asked_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     until("all run", lambda: len(list(tmp_path.glob("ran.*"))) == http_server.AT_ONCE)
-    assert asked.get("/jobs/cpu-0") == (503, "too many ask at once\n")
+    assert asked.get("/jobs/cpu-0") == (503, "too many requests at once\n")
     assert asked.get("/healthz")[0] == 200
     (tmp_path / "go").touch()
     for thread in threads:
@@ -193,4 +188,4 @@ def test_the_operators_longest_question_about_addresses_is_read_and_answered(ask
 
 def test_where_not_all_addresses_could_be_asked_none_is_told(asked: Asked) -> None:
     with mock.patch.object(slurmd_probe, "answering", side_effect=OSError("no room")):
-        assert asked.get("/alive/6818/10.0.0.1") == (503, "not all can be asked: no room\n")
+        assert asked.get("/alive/6818/10.0.0.1") == (503, "not all addresses can be probed: no room\n")

@@ -71,7 +71,7 @@ def everywhere(living: Collection[str]) -> Iterator[int]:
 @pytest.fixture
 def many_files() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    slurmd_probe.make_room(1)
+    slurmd_probe.raise_file_limit(1)
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -145,8 +145,8 @@ def test_room_is_made_for_all_who_ask_and_some_is_left() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
     try:
-        assert slurmd_probe.room(4) == 192
-        slurmd_probe.make_room(4)
+        assert slurmd_probe.probes_at_once(4) == 192
+        slurmd_probe.raise_file_limit(4)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert soft == min(before[1], 4 * slurmd_probe.MOST + 256)
         assert hard == before[1]

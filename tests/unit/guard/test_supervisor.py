@@ -31,7 +31,7 @@ def whats(rig: Rig) -> list[str]:
 
 def names(rig: Rig, epoch: str) -> set[str]:
     """All files but the one that comes when the volume is looked at for the second time."""
-    return {file.name for file in (rig.state / epoch).iterdir()} - {log_reserve.MARK}
+    return {file.name for file in (rig.state / epoch).iterdir()} - {log_reserve.UNLOGGED}
 
 
 def test_a_new_cluster_starts_is_reconfigured_once_and_reported(rig: Rig) -> None:

@@ -161,7 +161,7 @@ def test_who_stands_by_is_ready_as_long_as_it_would_notice(rig: Rig) -> None:
     until("it stands by", lambda: _ready(rig, "pod-b"))
     rig.api.away = True
     until("it would not notice", lambda: not _ready(rig, "pod-b"))
-    assert rig.readyz("pod-b") == (503, "it stands by, but the API server can't be asked\n")
+    assert rig.readyz("pod-b") == (503, "it stands by, but the API server doesn't answer\n")
     assert rig.readyz("pod-a") == (200, "ok\n")
 
 

@@ -14,7 +14,7 @@ import yaml
 from seltzer.kube.config import Config, from_kubeconfig, in_cluster, load
 from seltzer.kube.credentials import ExecPlugin, TokenFile
 from seltzer.kube.errors import ConfigError
-from seltzer.sandbox.pki import Authority
+from seltzer_sandbox.run.pki import Authority
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_an_exec_plugin_runs_when_its_token_is_about_to_expire(tmp_path: P
         (["nowhere-to-be-found"], "can't be run"),
         ([sys.executable, "-c", "import sys; sys.exit('log in first')"], "log in first"),
         ([sys.executable, "-c", "print('<html>')"], "printed no ExecCredential"),
-        ([sys.executable, "-c", "print('{\"status\": {}}')"], "gave no token"),
+        ([sys.executable, "-c", "print('{\"status\": {}}')"], "returned no token"),
     ],
 )
 async def test_a_broken_exec_plugin_says_why(command: list[str], complaint: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import virtual_time
 
 from seltzer.kube.queue import DelayQueue
 
@@ -85,6 +86,6 @@ def test_keys_come_in_the_order_in_which_they_are_due(adds: list[tuple[str, floa
         return [await queue.get() for _ in range(len(queue))]
 
     first = {key: min(after for name, after in adds if name == key) for key, _ in adds}
-    got = asyncio.run(drain())
+    got = virtual_time.run(drain())
     assert [first[key] for key in got] == sorted(first.values())
     assert sorted(got) == sorted(first)

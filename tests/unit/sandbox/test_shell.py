@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seltzer.errors import SeltzerError
-from seltzer.sandbox import shell
+from seltzer_sandbox import shell
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ def test_a_running_and_a_waiting_job() -> None:
     running = line("42", "alice", "RUNNING", "cpu", "cpu-[0-1]", "1-02:03:04", "1", "None")
     waiting = line("43_[1-9]", "bob", "PENDING", "cpu", "", "UNLIMITED", "0", "Resources")
     first, second = jobs.parse(running + waiting)
-    assert first == jobs.Job("42", "alice", "RUNNING", "cpu", ("cpu-0", "cpu-1"), 93784, True, "None")
-    assert second == jobs.Job("43_[1-9]", "bob", "PENDING", "cpu", (), None, False, "Resources")
+    assert first == jobs.JobOnNodes("42", "alice", "RUNNING", "cpu", ("cpu-0", "cpu-1"), 93784, True, "None")
+    assert second == jobs.JobOnNodes("43_[1-9]", "bob", "PENDING", "cpu", (), None, False, "Resources")
     assert jobs.parse("") == []
 
 
@@ -52,13 +52,3 @@ def test_no_text_is_taken_for_jobs_that_it_does_not_tell(text: str) -> None:
     except Unavailable:
         return
     assert len(found) <= text.count("\x1f") // 8
-
-
-def test_a_command_always_has_a_filter() -> None:
-    assert "--nodelist=n[1-3]" in jobs.on_nodes(["n3", "n1", "n2"])
-    assert "--jobs=1,2_3" in jobs.with_ids(["1", "2_3"])
-    with pytest.raises(ValueError, match="at least one node"):
-        jobs.on_nodes([])
-    for ids in ([], [""], ["all"], ["1;rm -rf /"], ["--help"]):
-        with pytest.raises(ValueError, match="no job ids"):
-            jobs.with_ids(ids)

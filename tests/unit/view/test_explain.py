@@ -23,14 +23,14 @@ from seltzer.api.core import (
 )
 from seltzer.api.labels import RECOVERED, SLURM_READY
 from seltzer.cli import explain
-from seltzer.cli.controller import ControllerFacts
-from seltzer.cli.facts import Facts
 from seltzer.errors import SeltzerError
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job, Partition
+from seltzer.view.controller import ControllerFacts
 from seltzer.view.explain import job as explain_job
 from seltzer.view.explain import node as explain_node
+from seltzer.view.facts import Facts
 
 CORDONED = "seltzer: Kubernetes node n2 is cordoned"
 N2_CORDONED = [machine("n1"), machine("n2", cordoned=True)]

@@ -1,4 +1,4 @@
-"""What the keys of `seltzer top` do to a cluster. Each returns a sentence for the person who pressed one."""
+"""The actions of `seltzer top`. Each returns a sentence for the user."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Protocol
 
 from seltzer.cli import drain, kubectl
 from seltzer.cli.drain import Target
-from seltzer.cli.facts import Facts
 from seltzer.cli.kube import Place
 from seltzer.errors import SeltzerError
 from seltzer.slurm.snapshot import Job
+from seltzer.view.facts import Facts
 
 _TAIL = 1000
 
 
 class Actions(Protocol):
-    """What can be done; raises SeltzerError where it fails. Nothing here waits in the event loop."""
+    """The possible actions. They raise SeltzerError if they fail, and never block the event loop."""
 
     async def drain(self, known: Facts, node: str, reason: str) -> str: ...
 
@@ -27,12 +27,12 @@ class Actions(Protocol):
     async def cancel(self, known: Facts, job: Job) -> str: ...
 
     def logs(self, known: Facts, node: str | None) -> Sequence[str]:
-        """The command that prints the log of a node's slurmd, or of slurmctld, and goes on with what is new."""
+        """The command that prints and follows the log of a node's slurmd, or of slurmctld."""
 
 
 @dataclass(frozen=True)
 class KubectlActions:
-    """By kubectl, beside the slurmctld in charge. `place` is where the cluster is."""
+    """Actions by kubectl, in the pod of the slurmctld in charge. `place` is that of the cluster."""
 
     place: Place
 
@@ -66,7 +66,7 @@ class KubectlActions:
 
 
 def cancelling(job: Job) -> list[str]:
-    """The command. Tasks of an array that wait are one row, and are cancelled without those that run."""
+    """The command that cancels a job. Pending tasks of an array are one row: its running tasks go on."""
     if "[" in job.id:
         return ["scancel", "--state=PENDING", job.id.partition("_")[0]]
     return ["scancel", job.id]

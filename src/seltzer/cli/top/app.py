@@ -1,4 +1,4 @@
-"""The screen of `seltzer top`: what is known of a cluster in three tables, and keys to act on what is in them."""
+"""The screen of `seltzer top`: a cluster in three tables, and keys that act on their rows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from textual.events import DescendantFocus
 from textual.widgets import Footer, Static
 from textual.worker import WorkerFailed
 
-from seltzer.cli import drain
-from seltzer.cli.events import Event
-from seltzer.cli.top import header
+from seltzer.cli import drain, show
 from seltzer.cli.top.actions import Actions
-from seltzer.cli.top.feed import Feed, Update
-from seltzer.cli.top.frame import PANES, Choice, Frame, frame
-from seltzer.cli.top.model import share
-from seltzer.cli.top.rows import EVENTS, NODES, QUEUE, NodeRow
+from seltzer.cli.top.feed import Feed
+from seltzer.cli.top.layout import share
 from seltzer.cli.top.screens import Ask, Confirm, Filter, LogScreen, Words
 from seltzer.cli.top.table import Table, Tables
 from seltzer.errors import SeltzerError
 from seltzer.slurm.snapshot import Job
+from seltzer.view import colours, header
+from seltzer.view.events import Event
 from seltzer.view.explain import job as explain_job
 from seltzer.view.explain import node as explain_node
+from seltzer.view.frame import Choice, Frame, Update, frame
+from seltzer.view.panes import EVENTS, NODES, PANES, QUEUE, NodeRow
 
 _FAR = 1_000_000
 HELP = """\
@@ -51,16 +51,16 @@ and what was last known is grey."""
 
 
 def _key(keys: str, action: str, says: str = "", display: str | None = None) -> Binding:
-    """With priority: only so keys act in the order in which they are pressed, on a slow machine too.
+    """A binding with priority, which makes keys act in the order in which they are pressed.
 
-    Otherwise each travels through the widgets first, and `d` could act on the row above that to which an arrow was
-    about to move, or what is typed as the reason could be taken for keys.
+    Without it each key travels through the widgets first: on a slow machine `d` could act on the row that an arrow key
+    was about to leave, or letters of a reason could act as keys.
     """
     return Binding(keys, action, says, show=bool(says), key_display=display, priority=True)
 
 
 class Top(App[None]):
-    """Shows what the feed tells until somebody quits."""
+    """Shows the feed's updates until the user quits."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -103,10 +103,10 @@ class Top(App[None]):
         self._kind: type[object] | None = None
         self._said: dict[str, str | Text] = {}
         self.failure: Exception | None = None
-        """What went wrong, if that is why it ended."""
+        """The error that ended it, if any."""
 
     def compose(self) -> ComposeResult:
-        yield Static(Text.assemble((self._cluster, "bold"), "  …"), id="header")
+        yield Static(Text.assemble((self._cluster, colours.TITLE), "  …"), id="header")
         yield Static(id="banner")
         with Tables():
             yield Table(NODES, self._slurm_time, id="nodes")
@@ -124,7 +124,7 @@ class Top(App[None]):
         self.run_worker(self._follow())
         self.set_interval(1.0, self._tick)
 
-    # --- what is shown --------------------------------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------------------------
 
     def _slurm_time(self) -> float:
         return time.time() + (self._news.ahead if self._news else 0.0)
@@ -138,18 +138,18 @@ class Top(App[None]):
             await self._new.wait()
             self._new.clear()
             if self._news:
-                # A thousand nodes take longer to put into words than a key press should wait.
+                # In a thread: the words for a thousand nodes take longer than a key press should wait.
                 self._show(await asyncio.to_thread(frame, self._news, dict(self._choices)))
 
     @property
     def _is_there(self) -> bool:
-        """The screen is still there: timers and news may come when it has gone."""
+        """Whether the screen still exists: timers and updates may arrive after its end."""
         return bool(self.screen_stack) and self.screen_stack[0].is_running
 
     def _show(self, shown: Frame) -> None:
         if not self._is_there:
             return
-        # Before Slurm has answered the rows are in no order that anybody would want to keep.
+        # Before Slurm's first answer the order of rows means nothing, and neither does the cursor's position.
         anew = self._frame is None or self._frame.news.facts.slurm is None
         self._frame = shown
         trouble, slurm = shown.news.trouble, shown.news.facts.slurm
@@ -171,7 +171,7 @@ class Top(App[None]):
         self._arrange()
 
     def _arrange(self) -> None:
-        """Give each table the room that it needs, as far as there is any."""
+        """Shares the lines of the screen between the tables."""
         if not self._is_there:
             return
         tables = list(self.screen_stack[0].query(Table))
@@ -182,30 +182,30 @@ class Top(App[None]):
                 table.styles.height = lines
 
     def _tick(self) -> None:
-        """Time has passed: what tells of it is told anew."""
+        """Draws ages and remaining times again."""
         if not self._is_there:
             return
         if self._frame:
             lines = header.lines(self._frame.news.facts, self._frame.nodes, datetime.now(UTC))
-            self._say("#header", Text("\n").join(lines))
+            self._say("#header", Text("\n").join(map(show.text, lines)))
         for table in self.screen_stack[0].query(Table):
             table.redraw()
 
     def _say(self, selector: str, words: Text) -> None:
-        """Only if it is new: whoever says something anew has the whole screen laid out again."""
+        """Updates a line only if it has changed: each update lays out the whole screen again."""
         if self._said.get(selector) != words:
             self._said[selector] = words
             self._main(selector, Static).update(words)
 
     def _main(self, selector: str, kind: type[Any]) -> Any:
-        """A part of the main screen, whatever is above that."""
+        """A part of the main screen, also while another is above it."""
         return self.screen_stack[0].query_one(selector, kind)
 
-    # --- what the keys do -----------------------------------------------------------------------------------------
+    # --- keys -----------------------------------------------------------------------------------------------------
 
     @property
     def _table(self) -> Table[Any]:
-        """The one in use, also while something is typed about it."""
+        """The table in use, also while an input has the focus."""
         found: Table[Any] = self._main(f"#{self._used}", Table)
         return found
 
@@ -215,7 +215,7 @@ class Top(App[None]):
         return found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A key that has nothing to act on is grey; while something else is typed into, all are letters."""
+        """A key without anything to act on is grey. While an input has the focus, all keys are letters."""
         if action == "quit" or not self.screen_stack:
             return True
         if len(self.screen_stack) > 1 or isinstance(self.focused, Filter):
@@ -241,7 +241,7 @@ class Top(App[None]):
         self._show_keys()
 
     def _show_keys(self) -> None:
-        """Only if others have something to act on now: all keys are drawn anew, and one would see that."""
+        """Draws the keys again, but only if others have something to act on now: it is visible."""
         kind = type(self._selected)
         if kind is not self._kind:
             self._kind = kind
@@ -323,7 +323,7 @@ class Top(App[None]):
             self._main(f"#{event.name}", Table).focus()
 
     def _handle_exception(self, error: Exception) -> None:
-        """Nobody gets a traceback onto the terminal: who runs us tells what went wrong."""
+        """Keeps the traceback off the terminal. The caller reports the error."""
         super()._handle_exception(error)
         self.failure = self.failure or (error.error if isinstance(error, WorkerFailed) else error)  # type: ignore[assignment]
         self._exit_renderables.clear()

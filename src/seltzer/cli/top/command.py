@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import CycloptsError, Parameter
 
-from seltzer.cli import facts, kube, kubectl
+from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import Context, Namespace
 from seltzer.errors import SeltzerError
@@ -38,9 +38,9 @@ def top(
     if once:
         from seltzer.cli.top import text
 
-        text.show(kube.talk(place, lambda client: facts.look(client, place, name)), datetime.now(UTC))
+        text.show(kube.talk(place, lambda client: gather.facts(client, place, name)), datetime.now(UTC))
         return
-    kubectl.find()  # what is missing is told before the screen is ours
+    kubectl.find()  # fails before the screen opens
     cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
 
     from seltzer.cli.top.actions import KubectlActions

@@ -1,6 +1,6 @@
-"""Where `seltzer top` gets its news: watches on Kubernetes, and one command that stays beside slurmctld.
+"""The updates of `seltzer top`: from watches on Kubernetes, and from one command that keeps running beside slurmctld.
 
-Every fault is waited out: what was known stays known, and the news say why it may be old.
+It waits out every fault: the last facts stay, and updates say why they may be stale.
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.cli import kubectl
-from seltzer.cli.facts import Facts
 from seltzer.cli.kube import Place
-from seltzer.cli.top.header import trouble
 from seltzer.cli.top.stream import Loop, Pace, answers
 from seltzer.cli.top.watch import Watched
 from seltzer.errors import SeltzerError
@@ -24,35 +21,26 @@ from seltzer.kube.backoff import Backoff
 from seltzer.kube.client import Client
 from seltzer.slurm import snapshot
 from seltzer.slurm.snapshot import Question, Snapshot
+from seltzer.view.controller import trouble
+from seltzer.view.frame import Update
 
 _SOONEST, _LATEST = 0.2, 1.0
 _PATIENCE = 5.0
 _OLD = 10
 
 
-@dataclass(frozen=True)
-class Update:
-    """A cluster as it is known now."""
-
-    facts: Facts
-    trouble: str = ""
-    """Why what is known may be old; empty: it isn't."""
-    ahead: float = 0.0
-    """By how many seconds slurmctld's clock is ahead of ours."""
-
-
 class Feed(Protocol):
-    """Where news come from."""
+    """A source of updates."""
 
     async def run(self, tell: Callable[[Update], None]) -> None:
-        """Tell the news until it is cancelled."""
+        """Calls `tell` with each update, until it is cancelled."""
 
     def hurry(self) -> None:
-        """Ask now: something was done, and somebody waits to see it."""
+        """Asks Slurm now: the user has changed something and waits to see it."""
 
 
 class ClusterFeed:
-    """The news of a real cluster."""
+    """The updates of a real cluster."""
 
     def __init__(self, place: Place, cluster: SlurmCluster, interval: float) -> None:
         self._place = Place(place.config, cluster.metadata.namespace, place.flags)
@@ -79,29 +67,29 @@ class ClusterFeed:
         self._moved.set()
 
     async def _tell(self, watched: Watched, tell: Callable[[Update], None]) -> None:
-        told: str | None = None
+        last: str | None = None
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _LATEST)
-            # A watch that fails, and time that passes without an answer, are no events.
-            if watched.complete and (self._changed.is_set() or self._trouble(watched) != told):
+            # A failing watch and a missing answer don't set the event.
+            if watched.complete and (self._changed.is_set() or self._trouble(watched) != last):
                 self._changed.clear()
-                told = self._trouble(watched)
-                tell(Update(watched.facts(self._slurm), told, self._ahead))
-            await asyncio.sleep(_SOONEST)  # many changes in a moment are one piece of news
+                last = self._trouble(watched)
+                tell(Update(watched.facts(self._slurm), last, self._ahead))
+            await asyncio.sleep(_SOONEST)  # many changes at once are one update
 
     def _trouble(self, watched: Watched) -> str:
         return watched.trouble or trouble(self._cluster.metadata.name, watched.controller) or self._silent()
 
     def _silent(self) -> str:
         silent = time.monotonic() - self._heard_at
-        slow = silent > _PATIENCE + 2 * max(self._pace.interval, self._gap)  # where answers are slow, they come seldom
+        slow = silent > _PATIENCE + 2 * max(self._pace.interval, self._gap)  # slow answers are rare answers
         return self._silence or (f"Slurm hasn't answered for {silent:.0f} s" if slow else "")
 
     # --- Slurm ----------------------------------------------------------------------------------------------------
 
     async def _follow(self, watched: Watched) -> None:
-        """Ask the slurmctld in charge, whoever that is: when another takes over, the old one is given up at once."""
+        """Asks the slurmctld in charge. When another takes over, it switches at once."""
         backoff = Backoff(first=0.2, last=3.0)
         while not watched.complete:
             await asyncio.sleep(_SOONEST)
@@ -134,11 +122,11 @@ class ClusterFeed:
                     backoff.reset()
 
     async def _hear(self, question: Question, text: str, last: str) -> str:
-        """Take an answer; what comes behind the clock is returned, and read if it is new, or the last was long ago."""
+        """Takes an answer. Returns what follows the clock, and parses it if it is new or the last parse is old."""
         clock, _, rest = text.partition(question.mark)
         now = int(clock) if clock.isdigit() else 0
         if rest != last or self._slurm is None or not 0 <= now - self._slurm.now <= _OLD:
-            # In a thread: thousands of jobs take longer to read than a key press should wait.
+            # In a thread: parsing thousands of jobs takes longer than a key press should wait.
             self._slurm = await asyncio.to_thread(question.read, text)
             self._changed.set()
         if self._silence:
@@ -154,7 +142,7 @@ class ClusterFeed:
 
 
 async def _first(*jobs: Coroutine[Any, Any, None]) -> None:
-    """Until one of them is done, whose outcome it is; the others are cancelled."""
+    """Runs all until the first is done, with its outcome. The others are cancelled."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

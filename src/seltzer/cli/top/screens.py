@@ -1,4 +1,4 @@
-"""What opens above the tables of `seltzer top`: a question, some words, a log."""
+"""The screens above the tables of `seltzer top`: a question, a text, a log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOX = """
 
 
 class Ask(ModalScreen[str | None]):
-    """A question with a line for the answer; `check` raises where the answer won't do, and its words are shown."""
+    """A question with an input. `check` raises SeltzerError for a bad answer, and its message is shown."""
 
     DEFAULT_CSS = _BOX.format(name="Ask")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", "give up")]
@@ -47,7 +47,7 @@ class Ask(ModalScreen[str | None]):
             yield Static(Text("Enter does it, Esc gives up", "dim"), id="verdict")
 
     def on_mount(self) -> None:
-        self.set_focus(self.query_one(Input))  # at once: the first letters may be there already
+        self.set_focus(self.query_one(Input))  # at once: the first letters may already be typed
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         try:
@@ -62,7 +62,7 @@ class Ask(ModalScreen[str | None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """Yes or no; whatever isn't yes is no."""
+    """Yes or no. Any other key is a no."""
 
     DEFAULT_CSS = _BOX.format(name="Confirm")
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -104,13 +104,13 @@ class Words(ModalScreen[None]):
 
 
 class Filter(Input):
-    """A line for the words that the rows of a table are searched for, with each letter that is typed."""
+    """An input for the words that filter a table. It filters with each letter."""
 
     DEFAULT_CSS = "Filter { display: none; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", show=False)]
 
     class Typed(Message):
-        """What shall be looked for in which table; `done`: nothing more is typed."""
+        """The words for a table. `done`: the input is complete."""
 
         def __init__(self, name: str, words: str, done: bool) -> None:
             super().__init__()
@@ -121,7 +121,7 @@ class Filter(Input):
         self._for = ""
 
     def open(self, name: str, words: str) -> None:
-        """Begin with these words."""
+        """Opens with these words."""
         self._for, self.value = name, words
         self.display = True
         self.screen.set_focus(self)
@@ -143,7 +143,7 @@ class Filter(Input):
 
 
 class LogScreen(ModalScreen[None]):
-    """What a command prints, as long as it runs and somebody looks."""
+    """The output of a command, until it ends or the screen closes."""
 
     DEFAULT_CSS = """
     LogScreen > Static { height: 1; background: ansi_default; text-style: bold reverse; }
@@ -185,7 +185,7 @@ class LogScreen(ModalScreen[None]):
         assert process.stdout
         try:
             while chunk := await process.stdout.read(1 << 16):
-                # Whole lines as far as there are any: kubectl writes them whole.
+                # kubectl writes whole lines.
                 lines = chunk.decode(errors="replace").splitlines()
                 log.write_lines([tidy(line) for line in lines])
             log.write_line("— the log ends here —")

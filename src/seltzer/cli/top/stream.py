@@ -1,8 +1,8 @@
-"""Slurm's answers by one command that stays in slurmctld's container for as long as somebody looks.
+"""Slurm's answers from one command that keeps running in slurmctld's container.
 
-A new `kubectl exec` per second would cost the API server, the kubelet and slurmctld's pod a process each. This one
-answers each line of its input, so that nobody asks faster than it is answered, and ends with its input: whoever asks
-may be killed, and nothing is left behind.
+A new `kubectl exec` per second would cost the API server, the kubelet and slurmctld's pod a process each. This command
+answers each line of its input, which limits the rate of questions, and ends with its input: a killed caller leaves
+nothing behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from seltzer.errors import SeltzerError
 
 _MOST = 64 << 20
-# $0 is printed behind each part of an answer: what the command said, and then its exit code with what it complained of.
+# $0 follows each part of an answer: the command's output, then its exit code with its error output.
 _LOOP = r"""
 while read -r _; do
     { said=$("$@" 2>&1 >&3); } 3>&1
@@ -29,23 +29,23 @@ done
 
 
 class StreamEnded(SeltzerError):
-    """There are no more answers: the command ended, was silent for too long, or its pod is gone."""
+    """There are no more answers: the command ended or timed out, or its pod is gone."""
 
 
 class NoAnswer(SeltzerError):
-    """A round failed, in the command's own words. The next may not."""
+    """One round failed, with the command's error message. The next may succeed."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a round printed, and how it ended."""
+    """The output and exit code of one round."""
 
     text: str
     code: int
     complaint: str = ""
 
     def checked(self) -> str:
-        """The text; raises where the command failed."""
+        """The text. Raises NoAnswer if the command failed."""
         if self.code:
             lines = [line.strip() for line in self.complaint.splitlines() if line.strip()]
             raise NoAnswer(lines[-1] if lines else f"exit code {self.code}")
@@ -54,22 +54,22 @@ class Answer:
 
 @dataclass(frozen=True)
 class Pace:
-    """How often to ask, and how long to wait for an answer, in seconds. `hurry` is set to ask at once."""
+    """The interval between questions and the deadline of an answer, in seconds. Setting `hurry` asks at once."""
 
     interval: float = 1.0
     share: float = 4.0
-    """For how many times as long as an answer took, and to read it, nothing is asked."""
+    """The pause after an answer, as a multiple of the time that it took."""
     deadline: float = 75.0
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
 
     def pause(self, took: float) -> float:
-        """How long to ask nothing after an answer that took so long: slurmctld has better things to do."""
+        """The pause after an answer that took so long. It limits the load on slurmctld."""
         return max(self.interval, self.share * took)
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A command that is run once for each line of its input. Nobody can have put its mark into what it prints."""
+    """A command that runs once for each line of its input. Its mark is random and can't occur in its output."""
 
     command: Sequence[str]
     mark: str = field(default_factory=lambda: f"\x1e{secrets.token_hex(8)}\x1e")
@@ -80,7 +80,7 @@ class Loop:
 
 
 async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerator[Answer, None]:
-    """Start the loop behind these words and ask it until it ends, which raises StreamEnded with its last words."""
+    """Starts the loop with these words in front and yields its answers. Its end raises StreamEnded."""
     process = await asyncio.create_subprocess_exec(
         *start,
         *loop.words,
@@ -88,7 +88,7 @@ async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerato
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=_MOST,
-        start_new_session=True,  # a Ctrl-C in the terminal isn't for it
+        start_new_session=True,  # a Ctrl-C in the terminal must not reach it
     )
     try:
         while True:
@@ -102,7 +102,7 @@ async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerato
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that has a session of its own, with all that it has started."""
+    """Kills a process that has its own session, and all its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

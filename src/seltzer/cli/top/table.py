@@ -1,7 +1,7 @@
-"""A table of any length of which only the lines that can be seen are made.
+"""A table of any length that renders only its visible lines.
 
-Its rows are the model's own objects: their cells are asked for when a line is drawn, so that 5,000 jobs cost what fits
-on the screen. A line is drawn anew only if what it says has changed.
+Its rows are objects of the view. It makes their cells when it draws a line: 5,000 jobs cost as much as those on the
+screen. It draws a line again only if its cells have changed.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from seltzer.cli.top.model import GAP, Cell, Pane, fit, padded
+from seltzer.cli.top.layout import GAP, fit, padded
+from seltzer.view import colours
+from seltzer.view.panes import Pane
+from seltzer.view.text import Cell
 
 T = TypeVar("T")
 _WHEEL = 3
 
 
 class Tables(Vertical):
-    """The room that tables share."""
+    """The area that tables share."""
 
     class Resized(Message):
-        """There is more of it, or less."""
+        """The area has another size."""
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())
 
 
 class Table(ScrollView, Generic[T], can_focus=True):
-    """Rows with a cursor, which stays on the same row whatever happens around it."""
+    """Rows with a cursor, which stays on its row when others come and go."""
 
     DEFAULT_CSS = "Table { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
 
@@ -64,9 +67,9 @@ class Table(ScrollView, Generic[T], can_focus=True):
         return self._rows
 
     def show(self, rows: Sequence[T], *, greyed: bool = False, empty: str = "", anew: bool = False) -> None:
-        """Show these from now on. The cursor goes with its row; if that is gone, it stays at its place.
+        """Shows these rows. The cursor follows its row; if that is gone, it keeps its position.
 
-        `anew`: the cursor begins at the top.
+        `anew` moves the cursor to the top.
         """
         self._at = 0 if anew else self._at
         before = None if anew else self.selected
@@ -91,14 +94,14 @@ class Table(ScrollView, Generic[T], can_focus=True):
 
     @property
     def lines_needed(self) -> int:
-        """To show everything."""
+        """The lines that it takes to show everything."""
         return max(1, len(self._rows)) + 2
 
     def _is_same(self, one: T, other: T) -> bool:
         return one is other or self.pane.key(one) == self.pane.key(other)
 
     def redraw(self) -> None:
-        """Draw the lines anew whose cells aren't what is on the screen: time has passed, or something has changed."""
+        """Draws the lines whose cells differ from those on the screen."""
         if self._follows:
             self._keep_in_sight()
         now, changed = self._now(), []
@@ -124,7 +127,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
     def render_line(self, y: int) -> Strip:
         width, base = self._width, self.rich_style
         if y == 0:
-            titles = [Cell(column.title, "bold") for column in self.pane.columns]
+            titles = [Cell(column.title, colours.TITLE) for column in self.pane.columns]
             return self._strip(titles, base, width)
         at = self._index(y)
         if at >= len(self._rows):
@@ -139,7 +142,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         elif here:
             base += Style(bold=True)
         if self._greyed:
-            cells = [Cell(cell.text, "dim") for cell in cells]
+            cells = [Cell(cell.text, colours.MINOR) for cell in cells]
         return self._strip(cells, base, width)
 
     def _strip(self, cells: Sequence[Cell], base: Style, width: int) -> Strip:
@@ -151,14 +154,14 @@ class Table(ScrollView, Generic[T], can_focus=True):
                 segments.append(Segment(" " * GAP, base))
         return Strip(segments).adjust_cell_length(width, base)
 
-    # --- what the user does ---------------------------------------------------------------------------------------
+    # --- input ----------------------------------------------------------------------------------------------------
 
     def move(self, rows: int = 0, pages: int = 0) -> None:
-        """Move the cursor by so much, or as far as there are rows."""
+        """Moves the cursor, at most to the first or last row."""
         self.go_to(self._at + rows + pages * max(1, self.size.height - 2))
 
     def go_to(self, at: int) -> None:
-        """Put the cursor there, or as near as there are rows, and have it in sight."""
+        """Moves the cursor to this row, or to the nearest one, and scrolls to it."""
         self._at, self._follows = max(0, min(at, len(self._rows) - 1)), True
         self.redraw()
 
@@ -170,7 +173,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
             self.scroll_to(y=self._at - seen + 1, animate=False)
 
     def on_scroll_to(self) -> None:
-        """The scroll bar was moved: its user looks elsewhere, until the cursor moves again."""
+        """The scroll bar was moved: don't follow the cursor until it moves again."""
         self._follows = False
 
     def on_scroll_up(self) -> None:

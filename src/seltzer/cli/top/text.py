@@ -1,4 +1,4 @@
-"""The same as `seltzer top` shows, once and as text."""
+"""`seltzer top --once`: header and tables as text."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from seltzer.cli import show as shown
-from seltzer.cli.facts import Facts
-from seltzer.cli.top import header
-from seltzer.cli.top.feed import Update
-from seltzer.cli.top.frame import PANES, Choice, Frame, frame
-from seltzer.cli.top.model import GAP, Cell, fit, padded
+from seltzer.cli.top.layout import GAP, fit, padded
+from seltzer.view import colours, header
+from seltzer.view.facts import Facts
+from seltzer.view.frame import Choice, Frame, Update, frame
+from seltzer.view.panes import PANES
+from seltzer.view.text import Cell
 
 
 def show(known: Facts, now: datetime) -> None:
-    """Print it; what isn't known goes to stderr."""
+    """Prints it, and gaps in the facts on stderr."""
     for gap in known.gaps:
         print(f"note: {gap}", file=sys.stderr)
     console = shown.console()
@@ -27,16 +28,16 @@ def show(known: Facts, now: datetime) -> None:
 
 
 def lines(made: Frame, width: int, now: datetime) -> list[Text]:
-    """Header and tables, as wide as that; a table without rows is left out."""
+    """Header and tables in that width. Tables without rows are left out."""
     known = made.news.facts
-    found = header.lines(known, made.nodes, now)
+    found = [shown.text(line) for line in header.lines(known, made.nodes, now)]
     slurm = known.slurm.now if known.slurm else now.timestamp()
     for name, pane in PANES.items():
         clock = now.timestamp() if name == "events" else slurm
         table = [pane.cells(row, clock) for row in made.rows[name]]
         if not table:
             continue
-        titles = [Cell(column.title, "bold") for column in pane.columns]
+        titles = [Cell(column.title, colours.TITLE) for column in pane.columns]
         needed = [max(cell_len(cell.text) for cell in column) for column in zip(titles, *table, strict=True)]
         widths = fit(pane.columns, needed, min(width, sum(needed) + GAP * len(needed)))
         found += [Text(), *(_line(row, widths) for row in [titles, *table])]

@@ -1,4 +1,4 @@
-"""What Kubernetes knows of a cluster, kept up to date by watches: nothing is asked while nothing changes."""
+"""The Kubernetes objects of a cluster, kept up to date by watches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from seltzer.api.common import API_VERSION
 from seltzer.api.core import Pod
 from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.cli import events, kube
-from seltzer.cli.controller import ControllerFacts
-from seltzer.cli.facts import Facts
+from seltzer.cli import gather, kube
 from seltzer.kube import kinds
 from seltzer.kube.backoff import Backoff
 from seltzer.kube.client import Client
@@ -23,14 +20,16 @@ from seltzer.kube.resource import HasMeta, Resource
 from seltzer.kube.store import Index, Store
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.slurm.snapshot import Snapshot
+from seltzer.view import events
+from seltzer.view.controller import ControllerFacts
+from seltzer.view.facts import Facts
 
 H = TypeVar("H", bound=HasMeta)
-_BEGINNING = datetime.min.replace(tzinfo=UTC)
 _INDEX: Mapping[str, Index[Pod]] = {COMPONENT: lambda pod: (pod.metadata.labels.get(COMPONENT, ""),)}
 
 
 class Watched:
-    """A cluster's objects, in the namespaces that it lets in now; `changed` is called whenever one has changed."""
+    """The objects of a cluster, in the namespaces that it allows at the start. Calls `changed` after every change."""
 
     def __init__(self, client: Client, cluster: SlurmCluster, changed: Callable[[], None]) -> None:
         self._client, self._changed = client, changed
@@ -39,13 +38,14 @@ class Watched:
         home, name = cluster.metadata.namespace, cluster.metadata.name
         spaces = dict.fromkeys((home, *cluster.spec.node_sets.namespaces))
         ours = {"labelSelector": f"{CLUSTER}={name},{CLUSTER_NAMESPACE}={home}"}
-        about = {"fieldSelector": f"involvedObject.apiVersion={API_VERSION}"}
         self._clusters = self._watch("the SlurmCluster", kinds.CLUSTERS, home, _named(name))
         self._leases = self._watch("slurmctld's Lease", kinds.LEASES, home, _named(f"{name}-slurmctld"))
         self._machines = self._watch("Kubernetes' nodes", kinds.NODES)
         self._pods = [self._watch(f"the pods in namespace {each}", kinds.PODS, each, ours, _INDEX) for each in spaces]
         self._nodesets = [self._watch(f"the NodeSets in namespace {each}", kinds.NODESETS, each) for each in spaces]
-        self._events = [self._watch(f"the Events in namespace {each}", events.EVENTS, each, about) for each in spaces]
+        self._events = [
+            self._watch(f"the Events in namespace {each}", gather.EVENTS, each, gather.OURS) for each in spaces
+        ]
 
     def _watch(
         self,
@@ -57,7 +57,7 @@ class Watched:
     ) -> Store[H]:
         store: Store[H] = Store(indices)
         store.watch(lambda before, after: self._changed())
-        # A person looks: a server that is back is to be seen soon.
+        # Short: somebody is watching.
         backoff = Backoff(first=0.2, last=3.0)
         reflector = Reflector(
             self._client, resource, store, namespace=namespace, selector=selector, backoff=backoff
@@ -66,19 +66,19 @@ class Watched:
         return store
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for reflector, _ in self._every():
                 tasks.create_task(reflector.run())
 
     @property
     def complete(self) -> bool:
-        """All that we may see has been seen once."""
+        """Whether everything that we may see has been listed once."""
         return all(store.synced or isinstance(reflector.error, Forbidden) for reflector, store in self._every())
 
     @property
     def trouble(self) -> str:
-        """Why what is known may be old; empty: it isn't. What we may not see at all is a gap, not a trouble."""
+        """Why the objects may be stale; empty if they aren't. Kinds that we may not see are gaps, no trouble."""
         failed = [each for each, _ in self._every() if each.error and not isinstance(each.error, Forbidden)]
         away = [str(each.error) for each in failed if _is_away(each) or each.stale_for() > SILENCE]
         gone = self._clusters.synced and not len(self._clusters)
@@ -89,22 +89,21 @@ class Watched:
 
     @property
     def slurmctld(self) -> str:
-        """What to tell kubectl to reach the slurmctld in charge."""
-        return Facts(self._cluster, _BEGINNING, controller=self.controller).slurmctld
+        """The argument that leads kubectl to the slurmctld in charge."""
+        return self.controller.target(self._cluster.metadata.name)
 
     @property
     def controller(self) -> ControllerFacts:
-        """Who is in charge."""
+        """The controller's Lease and pods."""
         return ControllerFacts(GuardReport(next(iter(self._leases), None)), self._pods_of("slurmctld"))
 
     def _pods_of(self, component: str) -> dict[str, Pod]:
         return {pod.metadata.name: pod for store in self._pods for pod in store.by(COMPONENT, component)}
 
     def facts(self, slurm: Snapshot | None) -> Facts:
-        """All that is known, with what Slurm told."""
+        """The facts, with Slurm's last answer."""
         self._cluster = next(iter(self._clusters), self._cluster)
         nodesets = [each for store in self._nodesets for each in store if kube.belongs(each, self._cluster)]
-        names = {(each.metadata.namespace, each.metadata.name) for each in nodesets}
         happened = [each for store in self._events for each in store]
         return Facts(
             self._cluster,
@@ -113,7 +112,7 @@ class Watched:
             self._pods_of("slurmd") if all(store.synced for store in self._pods) else None,
             {each.metadata.name: each for each in self._machines} if self._machines.synced else None,
             self.controller,
-            events.of_cluster(happened, self._cluster, names),
+            events.of_cluster(happened, self._cluster, nodesets),
             slurm,
             gaps=self._gaps(),
         )

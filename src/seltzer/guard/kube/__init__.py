@@ -1,1 +1,1 @@
-"""The guard's side of Kubernetes: its Lease, its report, and the API server."""
+"""The guard's side of Kubernetes: its Lease, its report, and its client of the API server."""

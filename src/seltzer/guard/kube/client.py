@@ -1,4 +1,4 @@
-"""The API server: get and patch one object, with a deadline, over a connection that is kept."""
+"""A client of the API server: gets and patches single objects, with a deadline, over a connection that is kept."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Connect = Callable[[], http.client.HTTPConnection]
 
 
 class ApiError(Exception):
-    """The API server can't be asked, or says no."""
+    """The API server can't be reached, or refuses."""
 
 
 class Conflict(ApiError):
-    """The object isn't the one any more that was to be changed."""
+    """The object has changed since it was read."""
 
 
 class KubeClient:
-    """For one thread. A call that fails may still have been carried out."""
+    """For one thread. A call that fails may have taken effect all the same."""
 
     def __init__(self, connect: Connect, token: Callable[[], str]) -> None:
         self._connect = connect
@@ -36,7 +36,7 @@ class KubeClient:
         return self._call("GET", path, None)
 
     def patch(self, path: str, patch: Json) -> Json:
-        """A merge patch: conditional if it has a metadata.resourceVersion, and then raising Conflict."""
+        """Send a merge patch. With a metadata.resourceVersion it is conditional, and may raise Conflict."""
         return self._call("PATCH", path, json.dumps(patch).encode())
 
     def _call(self, method: str, path: str, body: bytes | None) -> Json:
@@ -47,7 +47,7 @@ class KubeClient:
             except (OSError, http.client.HTTPException):
                 if not kept:
                     raise
-                # The server has closed a connection that was idle. All that we send may be sent twice.
+                # The server closed an idle connection. Everything sent here may be sent twice.
                 status, answer = self._send(method, path, body)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiError(f"{method} {path}: {error or type(error).__name__}") from error
@@ -78,7 +78,7 @@ class KubeClient:
 
 
 def in_cluster(env: Mapping[str, str], deadline: float, account: Path = ACCOUNT) -> KubeClient:
-    """As the pod's ServiceAccount. Its token and the CA are read anew each time they are needed: they change."""
+    """Connects as the pod's ServiceAccount. Its token and the CA are read each time they are needed: they change."""
     host, port = env["KUBERNETES_SERVICE_HOST"], int(env["KUBERNETES_SERVICE_PORT"])
 
     def connect() -> http.client.HTTPConnection:
@@ -94,7 +94,7 @@ def _object(answer: bytes) -> Json:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ApiError("the API server answered with something that is no object")
+        raise ApiError("the API server's answer is not an object")
     return found
 
 

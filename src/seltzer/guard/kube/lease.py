@@ -1,9 +1,9 @@
-"""Who may run slurmctld, and the telling of it: the Lease with our report, and the EndpointSlice with our address.
+"""Leader election by the Lease. Publishes the leader, too: its report on the Lease, its address in the EndpointSlice.
 
-The Lease only elects. Nothing is unsafe when two believe to hold it, since the epoch fences, so a holder that can't
-reach the API server simply goes on. It stops when it sees another holder.
+The Lease only elects; the epoch fences. Two guards that both believe they hold the Lease do no harm, so a holder that
+can't reach the API server carries on. It stops when it sees another holder.
 
-Who stands by only looks: it writes nothing until the Lease is free.
+A guard that stands by only reads: it writes nothing until the Lease is free.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from collections.abc import Callable, Mapping
 
 from seltzer.guard import log
 from seltzer.guard.kube.client import ApiError, Conflict, Json, KubeClient
-from seltzer.guard.kube.report import PREFIX, Report, now
+from seltzer.guard.kube.report import Report, now
 from seltzer.guard.settings import Settings
+from seltzer.wire.annotations import ACCEPT_STATE, HOLD, PREFIX
 
-ASKED = ("hold", "accept-state")
-"""What others ask of us with annotations of the Lease."""
+REQUESTS = (HOLD, ACCEPT_STATE)
+"""Annotations of the Lease by which people and the operator make requests."""
 
 
 class LeaseKeeper:
-    """A thread that wins the Lease, renews it, and gives it back at the end.
+    """A thread that wins the Lease, renews it, and releases it at the end.
 
-    `term` is 0 while it isn't ours, and another number each time that it was won.
+    `term` is 0 while another guard holds the Lease, and a new number each time this guard wins it.
     """
 
     def __init__(self, api: KubeClient, settings: Settings, wake: Callable[[], None]) -> None:
-        self.report = Report(self._hurry)
+        self.report = Report(self._renew_now)
         self.inherited: Mapping[str, str] = {}
-        """The Lease's annotations as they were when it was won, without their prefix: what the one before told."""
+        """The Lease's annotations when it was won: what the previous holder reported."""
         self.annotations: Mapping[str, str] = {}
-        """The same as of the API server's last answer. An API server that is away changes nothing."""
+        """The same, as of the API server's last answer. They stay as they are while it can't be reached."""
         self._api = api
         self._settings = settings
         self._times = settings.times
@@ -44,14 +45,14 @@ class LeaseKeeper:
         self._won = 0
         self._held = False
         self._version = ""
-        self._renewed = -math.inf  # when the last renewal that succeeded was sent
-        self._seen: tuple[str, float] = ("", 0.0)  # a version of the Lease, and since when it has been that
-        self._free = math.inf  # when it will have been left alone for long enough, if it is
+        self._renewed = -math.inf  # when the last successful renewal was sent
+        self._seen: tuple[str, float] = ("", 0.0)  # the Lease's resourceVersion, and when it was first seen
+        self._expires = math.inf  # when another holder's Lease expires, unless it is renewed
         self._announced = -math.inf  # when the EndpointSlice last had our address
-        self._heard = -math.inf  # when the API server last answered about the Lease
-        self._used_up: set[str] = set()  # annotations of others that have had their effect
-        self._trouble: dict[str, str] = {}  # what went wrong last with each step
-        self._again = threading.Event()
+        self._contact = -math.inf  # when the API server last answered about the Lease
+        self._consumed: set[str] = set()  # requests that have been carried out and are to be removed
+        self._trouble: dict[str, str] = {}  # the last error of each step
+        self._due = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="lease")
 
@@ -62,56 +63,56 @@ class LeaseKeeper:
     def term(self) -> int:
         return self._won if self._held else 0
 
-    def sure(self) -> bool:
-        """Whether nobody else can have it now: others wait for its whole duration since our last renewal."""
+    def surely_held(self) -> bool:
+        """Whether no other guard can hold the Lease now: others wait a full duration after our last renewal."""
         return self._held and time.monotonic() - self._renewed < self._times.lease / 2
 
     @property
     def hold(self) -> bool:
-        """Whether somebody wants slurmctld to stay down."""
-        return self.annotations.get("hold") == "true"
+        """Whether slurmctld is requested to stay down."""
+        return self.annotations.get(HOLD) == "true"
 
-    def heard(self) -> bool:
-        """Whether the API server could be asked lately, so that we would notice that the Lease is free."""
-        return time.monotonic() - self._heard < self._times.lease
+    def in_contact(self) -> bool:
+        """Whether the API server answered recently enough for us to notice a free Lease."""
+        return time.monotonic() - self._contact < self._times.lease
 
-    def use_up(self, name: str) -> None:
-        """Remove another one's annotation: it has had its effect, and must not have it a second time."""
+    def consume(self, name: str) -> None:
+        """Remove a request's annotation: it has been carried out, and must not be carried out twice."""
         if name in self.annotations:
-            self._used_up.add(name)
-            self._again.set()
+            self._consumed.add(name)
+            self._due.set()
 
-    def renounce(self) -> None:
-        """Not ours any more, whatever the Lease says: the epoch is somebody else's. We run for it again."""
+    def give_up_term(self) -> None:
+        """Give up the term, whatever the Lease says: the epoch belongs to another guard. Then compete again."""
         self._held = False
-        self._again.set()
+        self._due.set()
 
     def end(self) -> None:
-        """Give it back, if it is ours, so that the next one needn't wait. Returns soon, also when that fails."""
+        """Release the Lease if it is ours, so that the next holder needn't wait. Returns soon even if that fails."""
         self._ending.set()
-        self._again.set()
+        self._due.set()
         self._thread.join(2 * self._times.api + 1)
 
-    def _hurry(self) -> None:
+    def _renew_now(self) -> None:
         if self._held:
-            self._again.set()
+            self._due.set()
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            self._attempt(self._renew if self._held else self._run_for_it)
+            self._attempt(self._renew if self._held else self._try_acquire)
             if self._held and not self._ending.is_set():
                 self._attempt(self._announce)
-            self._again.wait(self._pause())
-            self._again.clear()
+            self._due.wait(self._pause())
+            self._due.clear()
         if self._held:
             self._attempt(self._release)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # also for an answer that makes no sense: nobody else would renew the Lease
+        except Exception as error:  # malformed answers included: no other thread would renew the Lease
             trouble = str(error) if isinstance(error, ApiError) else f"an unexpected answer ({error!r})"
-            if trouble != self._trouble.get(step.__name__):  # once, not once a second
+            if trouble != self._trouble.get(step.__name__):  # logged once, not once a second
                 log.say(f"the API server: {trouble}")
             self._trouble[step.__name__] = trouble
         else:
@@ -120,11 +121,11 @@ class LeaseKeeper:
     def _pause(self) -> float:
         if self._held:
             return self._times.lease / 5
-        left = self._free - time.monotonic()  # looked at again right when it may be taken
+        left = self._expires - time.monotonic()  # wakes up right when the Lease may be taken
         return min(self._times.lease / 10, left) if left > 0 else self._times.lease / 10
 
-    def _run_for_it(self) -> None:
-        """Take the Lease if it is nobody's, ours, or has been left alone for as long as it lasts."""
+    def _try_acquire(self) -> None:
+        """Take the Lease if it is free, already ours, or not renewed for its whole duration."""
         lease = self._get()
         version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
         if version != self._seen[0]:
@@ -132,20 +133,20 @@ class LeaseKeeper:
         holder = spec.get("holderIdentity") or ""
         mine = holder == self._settings.identity
         lasts = spec.get("leaseDurationSeconds") or self._times.lease
-        self._free = self._seen[1] + lasts if holder and not mine else math.inf
-        if holder and not mine and time.monotonic() < self._free:
+        self._expires = self._seen[1] + lasts if holder and not mine else math.inf
+        if holder and not mine and time.monotonic() < self._expires:
             return
         inherited = self.annotations
         self.report.inherit()
         wanted = self._spec()
         if not mine:
-            # The first to hold it took it over from nobody.
+            # The first holder takes it over from nobody, which is no transition.
             transitions = (spec.get("leaseTransitions") or 0) + 1 if spec.get("acquireTime") else 0
             wanted |= {"acquireTime": wanted["renewTime"], "leaseTransitions": transitions}
         try:
             self._write(version, wanted)
         except Conflict:
-            return  # somebody was faster
+            return  # another guard was faster
         log.say(f"won the Lease {self._settings.lease}" + (f" from {holder}" if holder and not mine else ""))
         self._announced = -math.inf
         self.inherited = inherited
@@ -157,7 +158,8 @@ class LeaseKeeper:
         try:
             self._write(self._version, self._spec())
         except Conflict:
-            # 1. Somebody took it. 2. Somebody annotated it, or made it anew. 3. We did: the answer didn't reach us.
+            # Either 1. another guard took it, 2. somebody annotated or recreated it, or 3. our own write
+            # succeeded and its answer got lost.
             lease = self._get()
             holder = (lease.get("spec") or {}).get("holderIdentity") or ""
             if holder not in ("", self._settings.identity):
@@ -172,33 +174,33 @@ class LeaseKeeper:
         return {"holderIdentity": self._settings.identity, "leaseDurationSeconds": duration, "renewTime": now()}
 
     def _write(self, version: str, spec: Json) -> None:
-        """Onto this version only: of two who try, one gets a Conflict."""
+        """Write to this version only: of two guards that try, one gets a Conflict."""
         sent = time.monotonic()
-        used_up = list(self._used_up)
-        annotations = self.report.annotations() | {f"{PREFIX}{name}": None for name in used_up}
+        consumed = list(self._consumed)
+        annotations = self.report.annotations() | dict.fromkeys(consumed)
         metadata = {"resourceVersion": version, "annotations": annotations}
         lease = self._api.patch(self._lease, {"metadata": metadata, "spec": spec})
         self._version = lease["metadata"]["resourceVersion"]
         self._renewed = sent
-        self._used_up.difference_update(used_up)
-        self._listen(lease)
+        self._consumed.difference_update(consumed)
+        self._take_annotations(lease)
 
     def _get(self) -> Json:
         lease = self._api.get(self._lease)
-        self._listen(lease)
+        self._take_annotations(lease)
         return lease
 
-    def _listen(self, lease: Json) -> None:
-        """Pass on what others wrote."""
+    def _take_annotations(self, lease: Json) -> None:
+        """Take over the annotations, and wake the supervisor if a request changed."""
         found = lease["metadata"].get("annotations") or {}
-        told = {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
-        before, self.annotations = self.annotations, told
-        self._heard = time.monotonic()
-        if any(before.get(name) != told.get(name) for name in ASKED):
+        values = {name: value for name, value in found.items() if name.startswith(PREFIX)}
+        before, self.annotations = self.annotations, values
+        self._contact = time.monotonic()
+        if any(before.get(name) != values.get(name) for name in REQUESTS):
             self._wake()
 
     def _announce(self) -> None:
-        """Lead clients here. Looked at again now and then: a loser's late write may have come after ours."""
+        """Point clients here. Checked again from time to time: a late write of a previous holder may undo ours."""
         if time.monotonic() - self._announced < self._times.announce:
             return
         if self._announced == -math.inf or not self._is_announced(self._api.get(self._slice)):

@@ -1,4 +1,4 @@
-"""What the guard tells about itself: annotations of its Lease, written by whoever renews that."""
+"""The guard's report about itself: annotations of its Lease, written with each renewal."""
 
 from __future__ import annotations
 
@@ -6,26 +6,39 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
 
 from seltzer.guard import log
 from seltzer.guard.slurmctld.output import LIMIT
+from seltzer.wire import annotations as wire
+from seltzer.wire.annotations import Phase
 
-Phase = Literal["starting", "running", "stopping", "crashed", "blocked", "held"]
-PREFIX = "seltzer.dev/"
 JSON_LIMIT = 16 << 10
-_OURS = ("config", "phase", "message", "slurm-version", "started", "restarts", "volume")
-# They are about the cluster, not about this guard: a predecessor's stay until we know better.
-_INHERITED = ("epoch", "saved", "crash", "recovered", "news")
+_OURS = {
+    "config": wire.CONFIG,
+    "phase": wire.PHASE,
+    "message": wire.MESSAGE,
+    "slurm_version": wire.SLURM_VERSION,
+    "started": wire.STARTED,
+    "restarts": wire.RESTARTS,
+    "volume": wire.VOLUME,
+}
+# They describe the cluster, not this guard: a predecessor's values stay until we know better.
+_INHERITED = {
+    "epoch": wire.EPOCH,
+    "saved": wire.SAVED,
+    "crash": wire.CRASH,
+    "recovered": wire.RECOVERED,
+    "news": wire.NEWS,
+}
 _STAYING = ("slurm_version", "restarts")
 _JSON = ("volume", "crash", "recovered")
-# Together they are shorter than JSON_LIMIT, whatever is in them.
+# Together they are shorter than JSON_LIMIT, whatever they contain.
 _MOST_NEWS = 8
 _MOST_WORDS = 280
 
 
 class Report:
-    """The newest state of things; may be written and read from any thread."""
+    """The current report. May be read and written from any thread."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._lock = threading.Lock()
@@ -34,21 +47,21 @@ class Report:
         self._news: list[dict[str, str]] = []
 
     def set(self, phase: Phase | None = None, **values: str) -> None:
-        """Change some of it; an empty value removes the annotation. It is told at once."""
+        """Change some values; an empty value removes the annotation. Published at once."""
         if phase:
             values["phase"] = phase
         if self._put(values):
             self._changed()
 
     def note(self, **values: str) -> None:
-        """Change some of it, for whenever the Lease is renewed the next time."""
+        """Change some values; published with the next renewal of the Lease."""
         self._put(values)
 
-    def tell(self, reason: str, message: str) -> None:
-        """Something that was done: the operator makes an Event of it. A few are kept, in case it looks late."""
-        told = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
+    def add_event(self, reason: str, message: str) -> None:
+        """Report something that was done: the operator records it as an Event. Keeps a few, in case it reads late."""
+        event = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
         with self._lock:
-            self._news = [*self._news, told][-_MOST_NEWS:]
+            self._news = [*self._news, event][-_MOST_NEWS:]
             self._values["news"] = json.dumps(self._news)
         self._changed()
 
@@ -56,7 +69,7 @@ class Report:
         if "message" in values:
             values["message"] = values["message"][:LIMIT]
         for name in _JSON:
-            # Half of a document is none. Whoever makes one keeps it short; the Lease must not suffer if not.
+            # A truncated document is useless. Producers keep it short; if they don't, the Lease must not suffer.
             if len(values.get(name, "").encode()) > JSON_LIMIT:
                 log.say(f"{name} is too long for the Lease and is left out")
                 del values[name]
@@ -71,21 +84,21 @@ class Report:
             return self._values.get(name, "")
 
     def inherit(self) -> None:
-        """Forget what was true of our last term: since then somebody else may have led."""
+        """Forget the values of our last term: another guard may have led since."""
         with self._lock:
             kept = {name: value for name, value in self._values.items() if name in _STAYING}
             self._values = {**kept, "phase": "starting"}
             self._news = []
 
     def annotations(self) -> dict[str, str | None]:
-        """All that the Lease should say. None is for what must not stay; what isn't named stays as it is."""
+        """All annotations to write. None removes one; annotations that aren't included stay as they are."""
         with self._lock:
-            told = {name: self._values.get(name.replace("-", "_")) or None for name in _OURS}
-            told |= {name: self._values[name] or None for name in _INHERITED if name in self._values}
-        return {f"{PREFIX}{name}": value for name, value in told.items()}
+            ours = {annotation: self._values.get(name) or None for name, annotation in _OURS.items()}
+            inherited = {annotation: name for name, annotation in _INHERITED.items() if name in self._values}
+            return ours | {annotation: self._values[name] or None for annotation, name in inherited.items()}
 
 
 def now() -> str:
-    """RFC 3339, with the microseconds that a Lease wants."""
+    """RFC 3339, with the microseconds that a Lease requires."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanoseconds // 1000:06d}Z"

@@ -1,4 +1,4 @@
-"""What the steps of a repair need: slurmctld as they see it, and somebody to tell."""
+"""What the steps of a repair share: their view of slurmctld, and the report of what became of the jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seltzer.guard import log
-from seltzer.guard.recovery import record
-from seltzer.guard.recovery.record import Recovery, Told
-from seltzer.guard.recovery.slurm import Listed
+from seltzer.guard.recovery import recoveries
+from seltzer.guard.recovery.recoveries import JobOutcome, Recovery
 from seltzer.guard.recovery.verdicts import Outcome
+from seltzer.wire.squeue import QueueEntry
 
-DYING = 1.0  # a slurmctld that died is noticed within that, and then everything is left as it is
+DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is
 _WHY = 200
 
 
@@ -24,9 +24,9 @@ class Submitter(Protocol):
 
 
 class Controller(Protocol):
-    """slurmctld, as `recovery.slurm.Slurm` has it. All of it may raise SlurmError or Cancelled."""
+    """slurmctld, as implemented by `recovery.slurm.SlurmCommands`. Every method may raise SlurmError or Cancelled."""
 
-    def queue(self) -> list[Listed]: ...
+    def queue(self) -> list[QueueEntry]: ...
 
     def hold(self, names: Sequence[str], why: str) -> None: ...
 
@@ -44,25 +44,25 @@ class Controller(Protocol):
 
 
 @dataclass
-class Recovered:
+class RepairReport:
     """What became of all jobs that were found."""
 
-    jobs: list[Told] = field(default_factory=list)
+    jobs: list[JobOutcome] = field(default_factory=list)
     written: Recovery | None = None
 
-    def tell(self, id_: str, user: object, outcome: Outcome, why: str) -> None:
-        self.jobs.append(Told(id_, "" if user is None else str(user), outcome, why[:_WHY]))
+    def add(self, id_: str, user: object, outcome: Outcome, why: str) -> None:
+        self.jobs.append(JobOutcome(id_, "" if user is None else str(user), outcome, why[:_WHY]))
         log.say(f"job {id_} of user {user}: {outcome}: {why}")
 
     def write(self, epoch: Path) -> None:
-        """Onto the volume, if there is anything to tell. Also after a repair that was cut short: the next one may find
-        nothing to tell of these jobs."""
+        """Store it on the volume, unless it is empty. Also after a repair that was cut short: the next repair may have
+        nothing to report about these jobs."""
         if self.jobs:
-            self.written = record.add(epoch, self.jobs)
+            self.written = recoveries.add(epoch, self.jobs)
 
     def as_json(self, epoch: Path) -> str:
-        """For the Lease: this and what was told before it, as far as it fits. Empty if there is nothing to tell."""
-        known = record.read(epoch)
+        """For the Lease: this and earlier recoveries, as far as they fit. Empty if there are none."""
+        known = recoveries.read(epoch)
         if self.written and self.written not in known:
             known.append(self.written)  # the volume may be full
-        return record.for_lease(known)
+        return recoveries.for_lease(known)

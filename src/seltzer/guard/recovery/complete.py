@@ -1,7 +1,7 @@
-"""`python3 -m seltzer.guard.recovery.complete 1234:256 …`: tell slurmctld that these jobs have ended, with this status.
+"""`python3 -m seltzer.guard.recovery.complete 1234:256 …` tells slurmctld that these jobs have ended with this status.
 
-No command of Slurm's can do that; its library can. A process of its own, since a library that isn't as expected may
-crash it. The structure is that of Slurm 26.05; who calls this has looked at the version.
+Slurm has no command for that, but its library can do it. This is a process of its own, since a library that isn't as
+expected may crash it. The structure is that of Slurm 26.05; the caller has checked the version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StepId(ctypes.Structure):
 def main(words: list[str]) -> int:
     found = sorted(Path("/usr/lib").glob(_LIBRARY))
     if not found:
-        print("libslurmfull.so isn't there", file=sys.stderr)
+        print("libslurmfull.so is missing", file=sys.stderr)
         return 1
     library = ctypes.CDLL(str(found[0]), mode=ctypes.RTLD_GLOBAL)
     library.slurm_init(None)

@@ -1,6 +1,6 @@
-"""The #SBATCH lines of a script: which of its options a job loses when it is put back. Pure.
+"""Finds in a script's #SBATCH lines the options that a job loses when it is put back. Pure.
 
-The journal doesn't have them, since no job_submit plugin sees them. What was on the command line is written nowhere.
+The journal lacks them, since job_submit plugins don't see them. Options from the command line are recorded nowhere.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 _MAGIC = "#SBATCH"
-# With the shortest form that sbatch takes for each. docs/decisions/0014-keep-jobs.md has the same list.
+# Each with the shortest abbreviation that sbatch accepts. docs/decisions/0014-keep-jobs.md has the same list.
 _LONG = {
     "deadline": "dea",
     "signal": "si",
@@ -24,18 +24,18 @@ _LONG = {
     "container-id": "container-i",
 }
 _SHORT = {"m": "distribution", "k": "no-kill"}
-_MOST = 64 << 10  # nobody's script has more options than that, and nobody's job has to wait for one that has
+_MOST = 64 << 10  # no real script has more options, and one that has must not delay other jobs
 _ALONE = "HhOQsvVW"
-"""Short options without a value: another one may follow in the same word."""
+"""Short options without a value: another option may follow in the same word."""
 
 
 def unkept(script: str) -> tuple[str, ...]:
-    """The options of this script that a plugin doesn't see, as `--name`, in their order."""
+    """The options of this script that a plugin doesn't see, as `--name`, in order."""
     return tuple(dict.fromkeys(f"--{name}" for word in _words(script) if (name := _name(word))))
 
 
 def without(script: str) -> str:
-    """The same in words, to be put behind what became of the job; empty if it has all its options."""
+    """The same as a phrase to append to the outcome of the job; empty if it keeps all its options."""
     *most, last = unkept(script) or ("",)
     if not last:
         return ""
@@ -44,19 +44,19 @@ def without(script: str) -> str:
 
 
 def _words(script: str) -> Iterator[str]:
-    """As sbatch reads them: up to the first line that is a command."""
+    """Split like sbatch does: up to the first line that is a command."""
     for line in script[:_MOST].split("\n"):
         if line.startswith(_MAGIC):
             try:
                 yield from shlex.split(line.removeprefix(_MAGIC), comments=True)
-            except ValueError:  # a quote that isn't closed
+            except ValueError:  # an unclosed quote
                 yield from line.removeprefix(_MAGIC).split()
         elif line.strip() and not line.lstrip().startswith("#"):
             return
 
 
 def _name(word: str) -> str:
-    """The long name of the option that is lost; empty if this is none."""
+    """The long name of the option that is lost; empty if this word is none."""
     if word.startswith("--"):
         given = word[2:].partition("=")[0]
         return next((name for name, short in _LONG.items() if name.startswith(given) and given.startswith(short)), "")

@@ -1,4 +1,4 @@
-"""The journal that job_submit.lua writes: with which options each batch job was submitted."""
+"""Reads the journal that job_submit.lua writes: the options that each batch job was submitted with."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _KEY = re.compile(rb'^\s*\{"v": ?1, ?"key": ?"([^"\\]+)"')
 
 @dataclass(frozen=True)
 class Entry:
-    """One submission: what POST /job/submit needs besides script and environment."""
+    """One submission: what POST /job/submit needs besides the script and the environment."""
 
     options: dict[str, Any]
     cannot: str = ""
-    """Why these options aren't all that the job had; empty if they are."""
+    """Why these options are incomplete; empty if they are complete."""
 
 
 @dataclass(frozen=True)
 class Journal:
     entries: dict[str, Entry] = field(default_factory=dict)
     modified: frozenset[int] = frozenset()
-    """Jobs that somebody changed after they had been submitted."""
+    """Jobs that were changed after their submission."""
 
 
 def read(epoch: Path, keys: Collection[str]) -> Journal:
-    """The entries of these keys, and all jobs that were changed. Lines that make no sense are left out."""
+    """The entries of these keys, and all jobs that were changed. Malformed lines are ignored."""
     entries: dict[str, Entry] = {}
     modified: set[int] = set()
     wanted = {key.encode() for key in keys}
@@ -42,7 +42,7 @@ def read(epoch: Path, keys: Collection[str]) -> Journal:
             continue
         for line in text.split(b"\n"):
             key = _KEY.match(line)
-            if not key or key[1] in wanted:  # the others would only take time
+            if not key or key[1] in wanted:  # parsing the others would only take time
                 _take(line, entries, modified)
     return Journal(entries, frozenset(modified))
 

@@ -1,4 +1,4 @@
-"""Keeps jobs for a person, and says what the volume makes of that."""
+"""Keeps jobs for a person, and says where they are if the volume gets in the way."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from seltzer.guard.recovery import spool
 
 
 class JobKeeper:
-    """Never raises: what goes wrong with one job is told of that job, and costs no other."""
+    """Never raises: a failure is reported with its job, and doesn't affect the others."""
 
     def __init__(self, epoch: Path) -> None:
         self.epoch = epoch
         self.safe = True
-        """Whether `seltzer.recovery` may go: whoever is in there and wasn't put back is kept elsewhere, too."""
+        """Whether `seltzer.recovery` may be removed: every job in there that wasn't put back is kept elsewhere, too."""
 
     def keep(self, job: int, why: str, options: dict[str, Any] | None = None) -> str:
-        """Keep it; why, with where it is if that isn't `lost`."""
+        """Keep the job. Returns the reason, with the location if that isn't `lost`."""
         try:
             return _placed(spool.keep(self.epoch, job, why, options), why)
         except Exception as error:
@@ -25,12 +25,12 @@ class JobKeeper:
             return f"{why}; it stays in {spool.RECOVERY}, since it can't be kept: {_words(error)}"
 
     def withdraw(self, job: int, why: str) -> str:
-        """Keep it and make it fail if slurmctld starts it; why, with what became of it."""
+        """Keep the job and make it fail if slurmctld starts it. Returns the reason, with the location or the error."""
         try:
             spool.withdraw(self.epoch, job)
         except Exception as error:
-            self.safe = False  # so nothing is scheduled yet
-            return f"{why}, which was tried in vain: {_words(error)}"
+            self.safe = False  # nothing is scheduled yet
+            return f"{why}, which did not succeed: {_words(error)}"
         return _placed(spool.kept(self.epoch, job), why)
 
 

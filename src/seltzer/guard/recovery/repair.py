@@ -1,4 +1,4 @@
-"""What was found is put right while slurmctld schedules nothing: hold, cancel, complete; then put back."""
+"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete; then put back."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from contextlib import suppress
 
 from seltzer.guard import log
 from seltzer.guard.recovery import history, spool, traces
-from seltzer.guard.recovery.back import put_back
-from seltzer.guard.recovery.common import DYING, Controller, Recovered
-from seltzer.guard.recovery.found import Found
+from seltzer.guard.recovery.common import DYING, Controller, RepairReport
+from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.keeper import JobKeeper
-from seltzer.guard.recovery.slurm import Cancelled, Listed, SlurmError
+from seltzer.guard.recovery.put_back import put_back
+from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
+from seltzer.wire.squeue import QueueEntry
 
 _AGAIN = 0.1
-# What becomes of a job that needs none of what was found any more.
+# Outcomes of jobs that no longer need what was found.
 _BACK = ("put-back", "held", "cancelled")
 
-Todo = tuple[str, Listed, JobVerdict, Trace]
+Todo = tuple[str, QueueEntry, JobVerdict, Trace]
 
 
-def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovered) -> bool:
-    """Whatever fails, nothing that may have run is left so that it would run again. May be done again after a crash.
+def repair(found: Findings, slurm: Controller, keep_jobs: bool, recovered: RepairReport) -> bool:
+    """Whatever fails, no job that may have run is left in a state in which it would run again. Safe to repeat.
 
-    Whether what was found isn't needed any more. What is told by then stays told when it raises: Cancelled when
-    slurmctld ends meanwhile, and then the rest is the next start's; anything else is for `emergency`.
+    Returns whether what was found is no longer needed. What was reported stays reported when this raises. Raises
+    Cancelled when slurmctld ends meanwhile, which leaves the rest to the next start; anything else is for `emergency`.
     """
     evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
     keeper = JobKeeper(found.epoch)
-    queue: list[Listed] | None = None
+    queue: list[QueueEntry] | None = None
     try:
-        queue = _not_others(_ask(slurm), evidence, found)
-        _mend(queue, evidence, found, keeper, slurm, recovered)
+        queue = _exclude_reused_ids(_ask(slurm), evidence, found)
+        _repair_known(queue, evidence, found, keeper, slurm, recovered)
     except Cancelled:
         raise
-    except Exception as error:  # a SlurmError, or what we didn't think of: the jobs to be put back aren't to blame
+    except Exception as error:  # a SlurmError or an unexpected one: jobs can be put back all the same
         log.say(f"jobs can't be repaired: {error if isinstance(error, SlurmError) else repr(error)}")
         slurm.pause(DYING)
         _withdraw_all(queue, evidence, keeper, recovered)
@@ -45,7 +46,7 @@ def repair(found: Found, slurm: Controller, keep_jobs: bool, recovered: Recovere
     return keeper.safe
 
 
-def _ask(slurm: Controller) -> list[Listed]:
+def _ask(slurm: Controller) -> list[QueueEntry]:
     """slurmctld says that it is ready a moment before it answers."""
     while True:
         try:
@@ -55,8 +56,8 @@ def _ask(slurm: Controller) -> list[Listed]:
             slurm.pause(_AGAIN)
 
 
-def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> list[Listed]:
-    """Without the jobs that were given the ID of one that was found, where that couldn't be prevented."""
+def _exclude_reused_ids(queue: Sequence[QueueEntry], evidence: Evidence, found: Findings) -> list[QueueEntry]:
+    """Excludes other jobs that were given the ID of a job that was found, where that couldn't be prevented."""
     others = {
         job
         for job in {each.job for each in queue} & found.jobs - evidence.recovered
@@ -65,20 +66,20 @@ def _not_others(queue: Sequence[Listed], evidence: Evidence, found: Found) -> li
     return [each for each in queue if each.job not in others]
 
 
-def _mend(
-    queue: Sequence[Listed],
+def _repair_known(
+    queue: Sequence[QueueEntry],
     evidence: Evidence,
-    found: Found,
+    found: Findings,
     keeper: JobKeeper,
     slurm: Controller,
-    recovered: Recovered,
+    recovered: RepairReport,
 ) -> None:
-    """The jobs that slurmctld knows, but not as they were, or not for certain as they are."""
+    """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are."""
     todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
     traced = _with_traces(queue, evidence)
     if found.unlogged:
         traced += _without_traces(queue, traced)
-        _keep_from_starting_over(queue, slurm)
+        _prevent_requeue(queue, slurm)
     for name, listed, trace in traced:
         verdict = of_known(trace, listed.state, listed.user, "" if listed.held else found.unlogged)
         if verdict:
@@ -88,8 +89,8 @@ def _mend(
     _complete(todo["complete"], slurm, recovered)
 
 
-def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str, Listed, Trace]]:
-    """Jobs and tasks of the queue that the log tells of, with the name by which Slurm's commands know them."""
+def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[str, QueueEntry, Trace]]:
+    """Jobs and tasks of the queue that the log mentions, with their names in Slurm's commands."""
     found = []
     tasks = evidence.by_array()
     for listed in queue:
@@ -100,7 +101,7 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
         if trace := evidence.jobs.get((listed.job, listed.task)):
             found.append((f"{listed.job}_{listed.task}", listed, trace))
         elif (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
-            found.append((str(listed.job), listed, trace))  # what was done to the array was done to all that waits
+            found.append((str(listed.job), listed, trace))  # what was done to the array applies to all pending tasks
         for task, trace in tasks.get(listed.job, {}).items():
             if task.startswith("[") and _in_range(listed.task, task):
                 found.append((f"{listed.job}_{listed.task}", listed, trace))
@@ -108,29 +109,29 @@ def _with_traces(queue: Sequence[Listed], evidence: Evidence) -> list[tuple[str,
 
 
 def _without_traces(
-    queue: Sequence[Listed], traced: Sequence[tuple[str, Listed, Trace]]
-) -> list[tuple[str, Listed, Trace]]:
-    """All others, of which the log can't tell."""
-    told = {(listed.job, listed.task) for _, listed, _ in traced}
-    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in told]
+    queue: Sequence[QueueEntry], traced: Sequence[tuple[str, QueueEntry, Trace]]
+) -> list[tuple[str, QueueEntry, Trace]]:
+    """All others, which the log says nothing about."""
+    names = {(listed.job, listed.task) for _, listed, _ in traced}
+    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in names]
 
 
-def _keep_from_starting_over(queue: Sequence[Listed], slurm: Controller) -> None:
-    """Jobs that hold nodes may have ended without a line, and Slurm would start those again that no node has."""
+def _prevent_requeue(queue: Sequence[QueueEntry], slurm: Controller) -> None:
+    """Jobs that hold nodes may have ended without a log line; Slurm would restart those that no node has."""
     names = [_name(each) for each in queue if each.state in ALIVE]
     try:
         if names:
             slurm.never_requeue(names)
     except SlurmError as error:
-        log.say(f"jobs that have ended may start over: {error}")
+        log.say(f"jobs that have ended may start again: {error}")
 
 
-def _name(listed: Listed) -> str:
+def _name(listed: QueueEntry) -> str:
     return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
 
 
 def _in_range(task: str, ranges: str) -> bool:
-    """Whether `[1-3,7-9:2]` has the task in it."""
+    """Whether `[1-3,7-9:2]` contains the task."""
     for part in ranges.strip("[]").partition("%")[0].split(","):
         with suppress(ValueError):
             span, _, step = part.partition(":")
@@ -140,8 +141,8 @@ def _in_range(task: str, ranges: str) -> bool:
     return False
 
 
-def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
-    """Only what slurmctld says is held counts as held. The others fail instead of running, with another script."""
+def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
+    """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
     if not todo:
         return
     by_why: dict[str, list[str]] = {}
@@ -150,7 +151,7 @@ def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered:
     for why, names in by_why.items():
         _try_hold(slurm, names, why)
     free = _not_held(todo, slurm)
-    if free:  # one that can't be held may have kept others from it
+    if free:  # one job that can't be held may have kept others from it
         for name, _, verdict, _ in free:
             _try_hold(slurm, [name], verdict.why)
         free = _not_held(free, slurm)
@@ -158,9 +159,9 @@ def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered:
     for name, listed, verdict, _ in todo:
         if name in left:
             why = keeper.withdraw(listed.job, f"{verdict.why}; it can't be held, so it is made to fail")
-            recovered.tell(name, listed.user, "kept", why)
+            recovered.add(name, listed.user, "kept", why)
         else:
-            recovered.tell(name, listed.user, verdict.outcome, verdict.why)
+            recovered.add(name, listed.user, verdict.outcome, verdict.why)
 
 
 def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
@@ -171,7 +172,7 @@ def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
 
 
 def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
-    """Those that could still start."""
+    """The jobs that could still start."""
     queue = {(each.job, each.task): each for each in slurm.queue()}
     return [
         each
@@ -180,7 +181,7 @@ def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
     ]
 
 
-def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: Recovered) -> None:
+def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
     named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
     if not named:
         return
@@ -191,18 +192,18 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
         log.say(f"not all could be cancelled again: {error}")
         for name, (listed, verdict) in named.items():
             if listed.state == "PENDING":
-                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it waits, it is made to fail")
+                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it is pending, it is made to fail")
     for name, (listed, verdict) in named.items():
-        recovered.tell(name, listed.user, verdict.outcome, whys[name])
+        recovered.add(name, listed.user, verdict.outcome, whys[name])
 
 
-def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> None:
-    """Jobs that hold nodes though they have ended. Left alone, Slurm would wait for minutes and then requeue them."""
-    told = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
-    others = [name for name, listed, _, _ in todo if listed.id not in told]
-    if told:
+def _complete(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> None:
+    """Ends jobs that hold nodes though they have ended. Left alone, Slurm waits for minutes and then requeues them."""
+    statuses = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
+    others = [name for name, listed, _, _ in todo if listed.id not in statuses]
+    if statuses:
         try:
-            slurm.complete(told)
+            slurm.complete(statuses)
         except SlurmError as error:
             log.say(str(error))
             others = [name for name, *_ in todo]
@@ -211,37 +212,39 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: Recovered) -> 
         slurm.cancel_jobs(others)
     for name, listed, verdict, _ in todo:
         more = "; it shows as cancelled" if name in others else ""
-        recovered.tell(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
+        recovered.add(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
 
 
-def _withdraw_all(queue: Sequence[Listed] | None, evidence: Evidence, keeper: JobKeeper, recovered: Recovered) -> None:
-    """slurmctld couldn't be told. What may wait and must not run gets another script; what runs has its own."""
-    told = {job.id for job in recovered.jobs}
+def _withdraw_all(
+    queue: Sequence[QueueEntry] | None, evidence: Evidence, keeper: JobKeeper, recovered: RepairReport
+) -> None:
+    """slurmctld couldn't be told. Pending jobs that must not run get another script; running jobs have read theirs."""
+    done = {job.id for job in recovered.jobs}
     states = {(each.job, each.task): each for each in queue or ()}
     for (job, task), trace in evidence.jobs.items():
         name = f"{job}_{task}" if task else str(job)
         listed = states.get((job, task))
-        if name in told or (queue is not None and listed is None) or not spool.directory(keeper.epoch, job).is_dir():
+        if name in done or (queue is not None and listed is None) or not spool.directory(keeper.epoch, job).is_dir():
             continue
         verdict = of_known(trace, "PENDING", listed.user if listed else None)
         if verdict and (listed is None or listed.state == "PENDING") and job in (evidence.recovered or {job}):
-            why = keeper.withdraw(job, f"{verdict.why}; if it waits, it is made to fail")
-            recovered.tell(name, listed and listed.user, "kept", why)
+            why = keeper.withdraw(job, f"{verdict.why}; if it is pending, it is made to fail")
+            recovered.add(name, listed and listed.user, "kept", why)
 
 
-def emergency(found: Found, error: Exception, recovered: Recovered) -> bool:
-    """The repair itself failed: nothing that may have run runs again, and every script is kept. As `repair` otherwise.
+def emergency(found: Findings, error: Exception, recovered: RepairReport) -> bool:
+    """The repair itself failed: nothing that may have run runs again, and every script is kept. Returns like `repair`.
 
-    Jobs that slurmctld says it recovered are in its queue. The others are told, unless they were put back.
+    Jobs that slurmctld says it recovered are in its queue. The others are reported, unless they were put back.
     """
     keeper, evidence = JobKeeper(found.epoch), Evidence()
     with suppress(Exception):
         evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
         _withdraw_all(None, evidence, keeper, recovered)
-    told = {job.id: job.outcome for job in recovered.jobs}
+    done = {job.id: job.outcome for job in recovered.jobs}
     for job in sorted(spool.saved(found.epoch) - evidence.recovered):
-        if told.get(str(job), "kept") not in _BACK:
-            why = keeper.keep(job, f"the repair failed, so look whether it is in the queue: {error!r}")
-            if str(job) not in told:
-                recovered.tell(str(job), None, "kept", why)
+        if done.get(str(job), "kept") not in _BACK:
+            why = keeper.keep(job, f"the repair failed, so check whether it is in the queue: {error!r}")
+            if str(job) not in done:
+                recovered.add(str(job), None, "kept", why)
     return keeper.safe

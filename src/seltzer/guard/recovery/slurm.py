@@ -1,4 +1,4 @@
-"""slurmctld, asked and told what to do with jobs, by commands beside it. Every call has a deadline."""
+"""Queries and commands for slurmctld about jobs, by Slurm's own commands beside it. Every call has a deadline."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places
 from seltzer.guard.slurmctld.config import LOCAL, REST
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire import squeue
+from seltzer.wire.squeue import QueueEntry
 
 API = "v0.0.45"
-TALKS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
-"""What sdiag says of the threads that talk to nodes."""
+NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
+"""sdiag's count of the threads that talk to nodes."""
 DUPLICATE = 2011
 _AT_ONCE = 200
 _ANSWER = 1 << 20
@@ -30,38 +31,26 @@ _FOR_QUEUE = 2.0
 
 
 class SlurmError(Exception):
-    """slurmctld can't be asked, or says no."""
+    """slurmctld can't be reached, or refuses."""
 
     def __init__(self, words: str, number: int = 0, *, unasked: bool = False) -> None:
         super().__init__(words)
         self.number = number
         self.unasked = unasked
-        """It wasn't even asked."""
+        """Whether the request never reached slurmctld."""
 
     @property
     def refused(self) -> bool:
-        """Whether slurmctld itself said no. Otherwise, if it was asked, it may or may not have been done."""
+        """Whether slurmctld itself refused. If not, a request that was sent may or may not have been carried out."""
         return 2000 <= self.number < 3000
 
 
 class Cancelled(Exception):
-    """Nobody wants it any more."""
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A job or a task, as squeue has it."""
-
-    job: int
-    task: str
-    id: int
-    state: str
-    user: int
-    held: bool
+    """The call was cancelled."""
 
 
 class SlurmCommands:
-    """All of it is done by `deadline`, a time.monotonic, or raises SlurmError; after `cancel` it raises Cancelled."""
+    """Every call ends by `deadline`, a time.monotonic, or raises SlurmError. After `cancel` they raise Cancelled."""
 
     def __init__(self, places: Places, processes: Processes, deadline: float) -> None:
         self._places = places
@@ -73,23 +62,21 @@ class SlurmCommands:
         self._over = threading.Event()
 
     def cancel(self) -> None:
-        """From any thread. What is under way is ended."""
+        """From any thread. Ends the commands that are running."""
         self._over.set()
         for process in list(self._running):
             with suppress(OSError):
                 process.kill()
 
-    def queue(self) -> list[Listed]:
-        """All jobs that slurmctld knows, a line for each task of an array."""
-        fields = "%F|%K|%A|%T|%U|%Q"
-        words = [self._places.squeue, "--noheader", "--all", "--array", "--states=all", f"--format={fields}"]
-        return [found for line in self._run(words).splitlines() if (found := _listed(line))]
+    def queue(self) -> list[QueueEntry]:
+        """All jobs that slurmctld knows, one entry for each task of an array."""
+        return squeue.parse_queue(self._run([self._places.squeue, *squeue.QUEUE]))
 
     def hold(self, names: Sequence[str], why: str) -> None:
-        """So that their owners can release them."""
+        """As a user hold, so that their owners can release them."""
         for part in _parts(names):
             self._run([self._places.scontrol, "uhold", ",".join(part)])
-            with suppress(SlurmError):  # they are held, which is what counts
+            with suppress(SlurmError):  # they are held, which is what matters
                 self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"AdminComment={why}"])
 
     def cancel_jobs(self, names: Sequence[str]) -> None:
@@ -97,19 +84,19 @@ class SlurmCommands:
             self._run([self._places.scancel, *part])
 
     def complete(self, statuses: dict[int, int]) -> None:
-        """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't be told so."""
+        """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't do that."""
         if "26.05." not in self._run([*self._places.slurmctld, "-V"]):
-            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+            raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
         module = "seltzer.guard.recovery.complete"
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
 
-    def talks(self) -> int:
-        """How many threads of slurmctld talk to nodes right now, or try to."""
+    def node_threads(self) -> int:
+        """How many threads of slurmctld currently talk to nodes, or try to."""
         said = self._run([self._places.sdiag])
-        found = TALKS.search(said)
+        found = NODE_THREADS.search(said)
         if found is None:
-            raise SlurmError(f"{self._places.sdiag} doesn't tell how many threads talk to nodes")
+            raise SlurmError(f"{self._places.sdiag} doesn't say how many threads talk to nodes")
         return int(found[1])
 
     def set_partition(self, name: str, state: str) -> None:
@@ -155,7 +142,7 @@ class SlurmCommands:
         return self._left(0)
 
     def left_to_submit(self) -> float:
-        """The same without the time to see in the queue what became of a submission that wasn't answered."""
+        """The same, less the time to check in the queue what became of a submission without an answer."""
         return self._left(self._for_queue)
 
     def _left(self, but: float) -> float:
@@ -174,9 +161,9 @@ class SlurmCommands:
         return Rest(self)
 
     def start_rest(self) -> subprocess.Popen[bytes]:
-        """A slurmrestd that answers on its standard input and output, to nobody but us.
+        """A slurmrestd on standard input and output, for this process only.
 
-        It refuses to run as SlurmUser, which we are and have to be. So its slurm.conf names another one.
+        It refuses to run as SlurmUser, which the guard has to be. Its slurm.conf therefore names another user.
         """
         conf = str(self._places.etc / REST)
         env = {"SLURM_CONF": conf, "SLURMRESTD_SECURITY": "disable_unshare_sysv,disable_unshare_files"}
@@ -195,7 +182,7 @@ class SlurmCommands:
 
 
 class Rest:
-    """slurmrestd, started when it is needed. It closes its connection with every error that it tells."""
+    """slurmrestd, started on demand. It closes its connection with every error that it returns."""
 
     def __init__(self, slurm: SlurmCommands) -> None:
         self._slurm = slurm
@@ -203,7 +190,7 @@ class Rest:
         self._rest = b""
 
     def submit(self, job: dict[str, Any], script: str) -> None:
-        """Put a job into the queue under its own ID. Raises SlurmError if it isn't there then; DUPLICATE if it was."""
+        """Submit a job under its own ID. Raises SlurmError if it isn't queued then; DUPLICATE if the ID is taken."""
         body = json.dumps({"script": script, "job": job}).encode()
         answer = self._call(body)
         errors = answer.get("errors") or []
@@ -212,7 +199,7 @@ class Rest:
             words = first.get("error") or first.get("description") or "unknown error"
             raise SlurmError(str(words), _number(first.get("error_number")))
         if answer.get("job_id") != job["job_id"]:
-            raise SlurmError(f"slurmctld made job {answer.get('job_id')} of it")
+            raise SlurmError(f"slurmctld accepted it as job {answer.get('job_id')}")
 
     def close(self) -> None:
         if self._process:
@@ -240,7 +227,7 @@ class Rest:
         if status != 200:
             self.close()
         if not isinstance(found, dict):
-            raise SlurmError("slurmrestd answered with something that is no object")
+            raise SlurmError("slurmrestd's answer is not an object")
         return found
 
     def _send(self, data: bytes) -> None:
@@ -249,17 +236,17 @@ class Rest:
         os.set_blocking(pipe, False)
         while data:
             if not self._wait(pipe, select.POLLOUT):
-                raise OSError("it doesn't listen")
+                raise OSError("it doesn't read its input")
             data = data[os.write(pipe, data[:65536]) :]
 
     def _wait(self, pipe: int, event: int) -> bool:
-        """Whether that comes in time."""
-        poll = select.poll()  # select() takes no file of 1,024 and above: there are more while nodes are asked
+        """Whether the event comes in time."""
+        poll = select.poll()  # not select(): it can't handle descriptors of 1,024 and above, and probes use that many
         poll.register(pipe, event)
         return bool(poll.poll(self._slurm.left_to_submit() * 1000))
 
     def _receive(self) -> tuple[int, bytes]:
-        """Status and body of one answer."""
+        """Status and body of one response."""
         while b"\r\n\r\n" not in self._rest:
             self._more()
         head, _, self._rest = self._rest.partition(b"\r\n\r\n")
@@ -284,16 +271,6 @@ class Rest:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _listed(line: str) -> Listed | None:
-    try:
-        job, task, own, state, user, priority = line.strip().split("|")
-        return Listed(
-            int(job), "" if task == "N/A" else task, int(own), state, int(user), held=int(float(priority)) == 0
-        )
-    except ValueError:
-        return None
 
 
 def _parts(names: Iterable[str]) -> list[list[str]]:

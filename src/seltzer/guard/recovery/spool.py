@@ -1,8 +1,8 @@
-"""The directories of batch jobs, which slurmctld makes before it answers sbatch: which are new, and kept safe.
+"""The directories of batch jobs, which slurmctld creates before it answers sbatch: finds new ones and secures them.
 
-slurmctld removes those of jobs that it doesn't know as soon as it starts. So before that they are linked into
-`seltzer.recovery/job.ID`, where they stay until the jobs are back or kept for good in `lost/job.ID` of the volume;
-or, where `lost` takes nothing, in `seltzer.unkept/job.ID` beside slurmctld's state.
+slurmctld removes the directories of unknown jobs as soon as it starts. Before that they are linked into
+`seltzer.recovery/job.ID`, where they stay until the jobs are back in the queue, or kept for good: in `lost/job.ID` of
+the volume or, if that fails, in `seltzer.unkept/job.ID` beside slurmctld's state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKEPT = "seltzer.unkept"
 KEPT = 1000
 _FILES = ("script", "environment")
 _JOB = re.compile(r"job\.(\d{1,10})")
-_OLD_IN_A_ROW = 20  # IDs grow, so behind so many old directories there are only old ones
+_OLD_IN_A_ROW = 20  # IDs grow: after this many old directories there are only old ones
 _MOST = 64 << 20
 _STUB = b"""#!/bin/sh
 echo "slurmctld was killed after this job had started, and forgot that. So that it does not run twice, its script" >&2
@@ -37,14 +37,14 @@ exit 1
 
 @dataclass(frozen=True)
 class Files:
-    """What a batch job consists of. None is for what isn't there or isn't text."""
+    """The parts of a batch job. None if a part is missing or isn't text."""
 
     script: str | None
     environment: tuple[str, ...] | None
 
     @property
     def key(self) -> str:
-        """By which the journal knows it."""
+        """The journal's key for this job."""
         for each in self.environment or ():
             name, _, value = each.partition("=")
             if name == "SELTZER_JOB":
@@ -53,12 +53,12 @@ class Files:
 
 
 def newer(epoch: Path, than: float) -> set[int]:
-    """The IDs of the jobs whose directories were made after that time, the volume's. Looks at few of the others."""
+    """The IDs of jobs whose directories are newer than this time of the volume's clock. Examines few of the others."""
     found: set[int] = set()
     for folder in _hashes(epoch):
         with suppress(OSError):
             if folder.stat().st_mtime < than:
-                continue  # nothing was made in there
+                continue  # nothing was created in there since
             old = 0
             for job in sorted((job for job, _ in _jobs(folder)), reverse=True):
                 with suppress(OSError):
@@ -72,9 +72,9 @@ def newer(epoch: Path, than: float) -> set[int]:
 
 
 def save(epoch: Path, jobs: Collection[int]) -> None:
-    """Link or copy the directories of these jobs to where slurmctld doesn't remove them. May be done again.
+    """Link or copy the directories of these jobs to where slurmctld doesn't remove them. Safe to repeat.
 
-    Those of withdrawn jobs aren't: what is kept of them would be replaced by the script that only fails.
+    Skips withdrawn jobs: the script that only fails would replace what is kept of them.
     """
     area = epoch / RECOVERY
     area.mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ def save(epoch: Path, jobs: Collection[int]) -> None:
 
 
 def saved(epoch: Path) -> set[int]:
-    """The jobs whose directories are safe, from this start and from earlier ones that weren't finished."""
+    """The jobs whose directories are secured, by this start and by earlier ones that weren't finished."""
     try:
         return {job for job, _ in _jobs(epoch / RECOVERY)}
     except OSError:
@@ -106,31 +106,31 @@ def read(epoch: Path, job: int) -> Files:
 
 
 def key(epoch: Path, job: int) -> str:
-    """By which the journal knows it, without reading its script."""
+    """The journal's key for this job, without reading its script."""
     return Files(None, _environment(epoch / RECOVERY / f"job.{job}" / "environment")).key
 
 
 def is_same(epoch: Path, job: int, files: Files) -> bool:
-    """Whether what slurmctld has under that ID is the job of these files, and not another one that was given it."""
+    """Whether slurmctld's job with this ID is the job of these files, and not another one that was given the ID."""
     folder = directory(epoch, job)
     own = Files(_script(folder / "script"), _environment(folder / "environment"))
     return own.script is not None and (own == files or (own.key != "" and own.key == files.key))
 
 
 def directory(epoch: Path, job: int) -> Path:
-    """slurmctld's own."""
+    """slurmctld's own directory of the job."""
     return epoch / f"hash.{job % 10}" / f"job.{job}"
 
 
 def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> Path | None:
-    """Put what there is of a job into `lost` or, failing that, into `seltzer.unkept`, for a person.
+    """Move the secured parts of a job into `lost` or, failing that, into `seltzer.unkept`, for a person.
 
-    Where it is now; None if there is nothing of it. May be done again. Raises OSError if it can be put into neither.
+    Returns where they are now; None if there are none. Safe to repeat. Raises OSError if neither place accepts them.
     """
     source = epoch / RECOVERY / f"job.{job}"
     if not source.is_dir():
         return kept(epoch, job)
-    with suppress(OSError):  # on a full volume: the script counts for more than why it is there
+    with suppress(OSError):  # on a full volume: the script matters more than the reason
         (source / "options.json").write_text(json.dumps({"why": why, "options": options}, indent=1))
     lost, beside = epoch.parent / LOST, epoch / UNKEPT
     try:
@@ -150,7 +150,7 @@ def kept(epoch: Path, job: int) -> Path | None:
 
 
 def why_kept(folder: Path) -> str:
-    """What `keep` was told; empty if that couldn't be written."""
+    """The reason that `keep` was given; empty if it couldn't be written."""
     try:
         return str(json.loads((folder / "options.json").read_text())["why"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -159,35 +159,35 @@ def why_kept(folder: Path) -> str:
 
 def _move(source: Path, folder: Path) -> Path:
     target = folder / source.name
-    folder.mkdir(mode=0o700, exist_ok=True)  # there may be secrets in an environment
+    folder.mkdir(mode=0o700, exist_ok=True)  # an environment may contain secrets
     if target.is_dir():
         shutil.rmtree(target)
     source.rename(target)
-    with suppress(OSError):  # it is there now, and nowhere else
+    with suppress(OSError):  # the move itself has succeeded
         sync(folder)
     return target
 
 
 def withdraw(epoch: Path, job: int) -> None:
-    """Keep the job for a person, and put a script that only fails in its place. May be done again.
+    """Keep the job for a person, and replace its script by one that only fails. Safe to repeat.
 
-    A script that is missing is fatal to slurmctld when it comes to start that job. Raises OSError, and if the job could
-    run again then, it has its own script still.
+    A missing script would be fatal to slurmctld when it starts that job. Raises OSError; a job that could then run
+    again still has its own script.
     """
     source = directory(epoch, job)
     if not source.is_dir() or _withdrawn(source):
         return
     save(epoch, [job])
-    # First, by a link: whenever we are killed, the job's own script is in its place or where a person finds it.
+    # First, and by a link: whenever the guard is killed, the job's own script is in place or where a person finds it.
     keep(epoch, job, "it had started before, and slurmctld could not be told to hold it", None)
     half = source / "half"
     half.write_bytes(_STUB)
     half.chmod(0o700)
-    half.rename(source / "script")  # never into the old one, which is the one that is kept
+    half.rename(source / "script")  # never written into the old file, which is the one that is kept
 
 
 def _withdrawn(folder: Path) -> bool:
-    """Whether the script in it is the one that only fails."""
+    """Whether its script is the one that only fails."""
     file = folder / "script"
     try:
         return file.stat().st_size == len(_STUB) and file.read_bytes() == _STUB
@@ -196,7 +196,7 @@ def _withdrawn(folder: Path) -> bool:
 
 
 def forget(epoch: Path) -> None:
-    """All is done: nothing needs to be safe any more."""
+    """The repair is done: remove the secured directories."""
     shutil.rmtree(epoch / RECOVERY, ignore_errors=True)
 
 
@@ -217,7 +217,7 @@ def _link(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        shutil.copyfile(source, target)  # not every file system has links
+        shutil.copyfile(source, target)  # not every file system supports links
 
 
 def _script(file: Path) -> str | None:
@@ -226,7 +226,7 @@ def _script(file: Path) -> str | None:
 
 
 def _environment(file: Path) -> tuple[str, ...] | None:
-    """A number of 32 bits, and as many texts, each with a NUL behind it."""
+    """A 32-bit count, followed by that many NUL-terminated strings."""
     try:
         content = file.read_bytes()[:_MOST]
         (count,) = struct.unpack_from("=I", content)
@@ -245,7 +245,7 @@ def _text(file: Path) -> str | None:
 
 
 def _shorten(lost: Path) -> None:
-    """Only the newest are kept, or they would fill the volume."""
+    """Keep only the newest jobs, or they would fill the volume."""
     found = sorted(_jobs(lost), key=lambda each: each[1].stat().st_mtime)
     for _, folder in found[:-KEPT]:
         shutil.rmtree(folder, ignore_errors=True)

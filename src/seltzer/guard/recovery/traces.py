@@ -1,8 +1,8 @@
-"""What slurmctld's log tells about jobs: pure, a line at a time.
+"""What slurmctld's log says about jobs, line by line. Pure.
 
-slurmctld writes a line before the fact, so a job without a line of its start hasn't started, as long as it has a line
-of its submission. Lines of a level below verbose are left alone. That doesn't hold for a job that waited while the log
-was set to say less (`scontrol setdebug`, `setdebugflags`): those that the backfill scheduler starts have no line then.
+slurmctld logs before it acts: a job with a line about its submission and none about its start hasn't started. Lines
+below level verbose are ignored. One exception: a job that was pending while the log was set to be less detailed
+(`scontrol setdebug`, `setdebugflags`). Jobs that the backfill scheduler starts then have no line.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-# No number is longer than Slurm's are: users can have longer ones logged, and int() refuses those of 4300 digits.
+# Numbers are no longer than Slurm's: users can have longer ones logged, and int() rejects those of 4300 digits.
 _NUMBER = r"\d{1,10}(?!\d)"
 _TASK = rf"(?P<task>{_NUMBER}|\*|\[[^\]\s]*\])"
 _JOB = rf"JobId=(?P<job>{_NUMBER})(?:_{_TASK})?(?:\+{_NUMBER})?(?:\((?P<own>{_NUMBER})\))?(?!\S)"
 _STAMP = re.compile(r"\[\d{4}-[^\]\s]*\] ")
-# What slurmctld puts before its words: level, scheduler, the function that says it, debug flag. What users write, such
-# as the name of a partition that there isn't, comes behind other words: so rules count at the beginning only.
+# What slurmctld puts before its message: level, scheduler, function, debug flag. Text by users, such as the name of a
+# partition that doesn't exist, comes after other words, so rules match at the beginning only.
 _BEFORE = r"(?:error: )?(?:sched(?:/\w+)?: )?(?:\w*_\w*: )?(?:HETJOB: )?"
 _DEBUG = re.compile(r"debug\d?:")
 _RECOVERED = re.compile(rf"Recovered {_JOB} Assoc=")
@@ -26,66 +26,66 @@ _LEVEL = re.compile(r"Set debug level to '(?P<level>\w+)'")
 _FLAGS = re.compile(r"Set DebugFlags to (?P<flags>\S*)")
 _BEGIN = re.compile(r"slurmctld version \S+ started on cluster ")
 SETTINGS = ("Set debug level to ", "Set DebugFlags to ", "slurmctld version ")
-"""How the lines begin that say how much the log tells from there on."""
+"""How lines begin that say how detailed the log is from there on."""
 TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
-"""Levels at which slurmctld doesn't say which jobs start, end and are cancelled; life.py never sets them."""
-# Above are the jobs of a federation.
+"""Levels at which slurmctld doesn't log which jobs start, end and are cancelled; the guard never sets them."""
+# IDs above this belong to jobs of a federation.
 HIGHEST = 0x03FF0000
 
 
 @dataclass(slots=True)
 class Trace:
-    """One job, or one task of an array, as far as the log goes."""
+    """One job, or one task of an array, according to the log."""
 
     submitted: bool = False
-    together: bool = False
-    """It is a part of a heterogeneous job."""
+    heterogeneous: bool = False
+    """It is part of a heterogeneous job."""
     interactive: bool = False
     started: str = ""
-    """Where it runs or ran last, once it has started."""
+    """The nodes that it runs on or ran on last; empty until it has started."""
     ended: bool = False
     status: int | None = None
     """As from wait(2), if it ended by itself."""
     requeued: bool = False
     cancelled: bool = False
-    asked: int | None = None
-    """Who asked to end it, where the log says neither that it was done nor that it was refused."""
+    cancel_asked_by: int | None = None
+    """The user who asked to cancel it, if the log says neither that this was done nor that it was refused."""
     modified: bool = False
     held: bool | None = None
     unseen: bool = False
-    """The log was too quiet at some time since it was submitted: it may have started without a line."""
+    """The log was not detailed enough at some time since its submission: it may have started without a line."""
 
     @property
     def ran(self) -> bool:
-        """Whether it has started, and Slurm hasn't decided since then that it is to start again."""
+        """Whether it has started, and Slurm hasn't decided since then to start it again."""
         return bool(self.started or self.ended) and not self.requeued
 
 
 Name = tuple[int, str]
-"""A job's ID, or that of an array and the task as Slurm writes it (`3`, `[3-4]`)."""
+"""A job ID, or the ID of an array and the task as Slurm writes it (`3`, `[3-4]`)."""
 
 
 @dataclass
 class Evidence:
-    """All jobs that a log tells of, by name, and the highest ID that slurmctld gave to one of them."""
+    """All jobs that the log mentions, by name, and the highest ID that slurmctld gave to one of them."""
 
     jobs: dict[Name, Trace] = field(default_factory=dict)
     recovered: set[int] = field(default_factory=set)
-    """Jobs that a slurmctld found in the state that it started from."""
+    """Jobs that a slurmctld found in the state it started from."""
     highest: int = 0
     unseen: bool = False
-    """The log was too quiet at some time: any job may have started without a line."""
+    """The log was not detailed enough at some time: any job may have started without a line."""
 
     def of(self, job: int) -> Trace:
         return self.jobs.get((job, "")) or Trace()
 
     def count(self, match: re.Match[str]) -> None:
-        """The IDs of a job or a task, which has one of its own."""
+        """Take note of the IDs of a job, or of a task, which has one of its own."""
         ids = (int(number) for number in (match["job"], match["own"]) if number)
         self.highest = max([self.highest, *(number for number in ids if number < HIGHEST)])
 
     def by_array(self) -> dict[int, dict[str, Trace]]:
-        """The tasks that have traces of their own, by their array."""
+        """The tasks that have traces of their own, by array."""
         found: dict[int, dict[str, Trace]] = {}
         for (job, task), trace in self.jobs.items():
             if task:
@@ -97,8 +97,8 @@ def _submit(trace: Trace, _: re.Match[str]) -> None:
     trace.submitted = True
 
 
-def _submit_together(trace: Trace, _: re.Match[str]) -> None:
-    trace.submitted = trace.together = True
+def _submit_heterogeneous(trace: Trace, _: re.Match[str]) -> None:
+    trace.submitted = trace.heterogeneous = True
 
 
 def _allocate(trace: Trace, match: re.Match[str]) -> None:
@@ -110,11 +110,11 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
     trace.ended = trace.requeued = trace.cancelled = False
-    trace.status = trace.asked = None
+    trace.status = trace.cancel_asked_by = None
 
 
 def _register(trace: Trace, match: re.Match[str]) -> None:
-    """A node runs what the next slurmctld takes for waiting: it has started, unless it is being put back just then."""
+    """A node runs a job that the next slurmctld believes pending: it has started, unless it is being requeued."""
     if not trace.requeued:
         _start(trace, match)
 
@@ -133,15 +133,15 @@ def _requeue(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _ask(trace: Trace, match: re.Match[str]) -> None:
-    trace.asked = int(match["uid"])
+    trace.cancel_asked_by = int(match["uid"])
 
 
 def _refuse(trace: Trace, _: re.Match[str]) -> None:
-    trace.asked = None
+    trace.cancel_asked_by = None
 
 
 def _signal(trace: Trace, match: re.Match[str]) -> None:
-    trace.asked = None
+    trace.cancel_asked_by = None
     if match["signal"] == "9":
         trace.cancelled = True
     if match["state"] != "pending" and not trace.started:
@@ -161,7 +161,7 @@ def _hold(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _release(trace: Trace, _: re.Match[str]) -> None:
-    """Only what waits can be released, so whoever did it wants it to start, whatever was before."""
+    """Only a pending job can be released, so whoever did it wants it to start, whatever happened before."""
     trace.held = False
     trace.started, trace.ended, trace.requeued, trace.status = "", False, False, None
 
@@ -170,7 +170,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
     (re.compile(_BEFORE + pattern.replace("<job>", _JOB).replace("<int>", _NUMBER)), step)
     for pattern, step in (
         (r"_slurm_rpc_submit_batch_job: <job>", _submit),
-        (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_together),
+        (r"_slurm_rpc_submit_batch_het_job: <job>", _submit_heterogeneous),
         (r"_slurm_rpc_allocate_resources <job> NodeList=(?P<nodes>\S+)", _allocate),
         (r"Allocate <job> NodeList=(?P<nodes>\S+)", _start),
         (r"Started <job> in \S+ on (?P<nodes>\S+)", _start),
@@ -183,7 +183,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> starting expedited requeue", _requeue),
         (r"preempted <job> has been requeued", _requeue),
-        # At its end, too: the job is as the user wrote it.
+        # Anchored at the end, too: the job is as the user wrote it.
         (r"REQUEST_KILL_JOB <job> uid (?P<uid><int>)$", _ask),
         (r"job_str_signal\(\) uid=<int> <job> sig=<int> returned", _refuse),
         (r"job_signal: (?P<signal><int>) of (?P<state>\w+) <job> successful", _signal),
@@ -198,7 +198,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
 
 @dataclass
 class _Settings:
-    """What the log tells of; a slurmctld that starts has what the guard's configuration says, which is enough."""
+    """How detailed the log is. A slurmctld starts with the guard's configuration, which is detailed enough."""
 
     level: bool = True
     flags: bool = True
@@ -208,12 +208,12 @@ class _Settings:
         return self.level and self.flags
 
     def take(self, text: str) -> bool:
-        """Whether jobs may have started unseen before that line, or may from now on."""
+        """Whether jobs may have started without a line before this one, or may from now on."""
         if _BEGIN.match(text):
             self.level = self.flags = True
         elif match := _LEVEL.match(text):
             self.level = match["level"] not in TOO_QUIET
-            return True  # at `error` it doesn't say that it is set to that, only that it is set back
+            return True  # at `error` the change to that level isn't logged, only the change back
         elif match := _FLAGS.match(text):
             self.flags = "hetjob" in match["flags"].lower().split(",")
             return not self.flags
@@ -221,16 +221,16 @@ class _Settings:
 
 
 def read(lines: Sequence[str], older: int = 0) -> Evidence:
-    """What these lines tell, the oldest first. Lines that make no sense tell nothing.
+    """What these lines say, the oldest first. Malformed lines are ignored.
 
-    The first `older` only say how much the log told when the others began.
+    The first `older` lines only say how detailed the log was when the others began.
     """
     found = Evidence()
     settings = _Settings()
     for index, line in enumerate(lines):
         if index == older:
             found.unseen = not settings.enough
-        with suppress(ValueError):  # what users write is logged, and may keep no slurmctld from starting
+        with suppress(ValueError):  # the log contains text by users, which must not keep slurmctld from starting
             if match := _STAMP.match(line):
                 _take(line[match.end() :], found, settings)
     if len(lines) <= older:
@@ -239,7 +239,7 @@ def read(lines: Sequence[str], older: int = 0) -> Evidence:
 
 
 def _take(text: str, found: Evidence, settings: _Settings) -> None:
-    """One line, without its time."""
+    """One line, without its timestamp."""
     if text.startswith(SETTINGS) and settings.take(text):
         found.unseen = True
         for trace in found.jobs.values():
@@ -248,10 +248,10 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
         return
     for pattern, step in _RULES:
         if match := pattern.match(text):
-            # The array's own record is what is left of it.
+            # The array's own record stands for its remaining tasks.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
-            if step not in (_ask, _refuse):  # there a user names a job, whether there is such a one or not
+            if step not in (_ask, _refuse):  # there a user names a job, which may not exist
                 found.count(match)
             break
     if match := _RECOVERED.match(text):

@@ -1,6 +1,6 @@
-"""What becomes of a job that slurmctld forgot, or remembers wrongly. Pure; all policy of the recovery is here.
+"""Decides what becomes of a job that slurmctld forgot, or knows wrongly. Pure; all policy of the recovery is here.
 
-A job runs again by itself only if it is certain that it hasn't run. What isn't certain waits for a person.
+A job runs again by itself only if it certainly hasn't run. Anything uncertain waits for a person.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from seltzer.guard.recovery.traces import Trace
 Outcome = Literal["put-back", "held", "kept", "ran", "cancelled", "lost"]
 Action = Literal["put-back", "put-back-held", "keep", "hold", "cancel", "complete", "none"]
 OURS = frozenset({0, 401})
-"""Who may end everybody's jobs for certain: root and SlurmUser."""
+"""Users that may always cancel everybody's jobs: root and SlurmUser."""
 FULL = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
 CUT = "it may have started: slurmctld's log has grown so fast that it doesn't reach back to the last save"
 UNSEEN = "it may have started: slurmctld's log had been set too quiet to tell"
-# States of squeue in which a job holds nodes.
+# squeue states in which a job holds nodes.
 ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
 
 
@@ -32,18 +32,18 @@ class JobVerdict:
 
 @dataclass(frozen=True)
 class Unsaved:
-    """A job that was acknowledged, and that slurmctld doesn't know any more."""
+    """A job that was acknowledged, and that slurmctld no longer knows."""
 
     id: int
     trace: Trace
     tasks: Mapping[str, Trace] = field(default_factory=dict)
     has_script: bool = True
-    """Script and environment are there, and are text."""
+    """Script and environment exist and are text."""
     has_files: bool = True
     entry: Entry | None = None
     modified: bool = False
     unlogged: str = ""
-    """Why lines of the log may be missing, and what that means; empty if none are."""
+    """Why log lines may be missing, and what that means; empty if none are."""
 
     @property
     def owner(self) -> int | None:
@@ -54,7 +54,7 @@ class Unsaved:
 
 
 def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
-    """For a job that is in nobody's queue."""
+    """For a job that isn't in the queue."""
     trace = job.trace
     if _was_cancelled(trace, job.owner):
         return JobVerdict("cancelled", "none", "it had been cancelled")
@@ -79,7 +79,7 @@ def _why_not(job: Unsaved, keep_jobs: bool) -> str:
         return "sbatch had not been answered, or slurmctld's log is gone"
     if not keep_jobs:
         return "controller.keepJobs is off"
-    if job.trace.together:
+    if job.trace.heterogeneous:
         return "a heterogeneous job can't be put back"
     if not job.has_script:
         return "its script or environment isn't text"
@@ -89,7 +89,7 @@ def _why_not(job: Unsaved, keep_jobs: bool) -> str:
 
 
 def _doubt(job: Unsaved) -> str:
-    """Why it may not simply run; empty if it may."""
+    """Why it may not just run; empty if it may."""
     trace = job.trace
     if trace.requeued:
         return "it had started and was requeued"
@@ -97,10 +97,10 @@ def _doubt(job: Unsaved) -> str:
         return f"it had started on {trace.started}"
     if any(each.started or each.ended for each in job.tasks.values()):
         return "some of its tasks had started"
-    if any(each.cancelled or each.asked is not None for each in job.tasks.values()):
+    if any(each.cancelled or each.cancel_asked_by is not None for each in job.tasks.values()):
         return "some of its tasks had been cancelled"
-    if trace.asked is not None:
-        return "somebody was about to cancel it"
+    if trace.cancel_asked_by is not None:
+        return "a request to cancel it was in progress"
     if trace.modified or job.modified or any(each.modified for each in job.tasks.values()):
         return "it had been changed after it was submitted"
     if trace.held is not None:
@@ -111,9 +111,9 @@ def _doubt(job: Unsaved) -> str:
 
 
 def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") -> JobVerdict | None:
-    """For a job, or a task, that slurmctld has recovered from an older state; None if that state will do.
+    """For a job or a task that slurmctld has recovered from an older state; None if that state is fine.
 
-    `unlogged`: why lines of the log may be missing, if they may.
+    `unlogged`: why log lines may be missing, if they may.
     """
     if state == "PENDING":
         if _was_cancelled(trace, owner):
@@ -135,8 +135,12 @@ def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") ->
 def _was_cancelled(trace: Trace, owner: int | None) -> bool:
     if trace.cancelled:
         return not trace.requeued
-    # The answer isn't in the log: for a task of an array, or since slurmctld was killed just then.
-    return trace.asked is not None and not trace.started and (trace.asked in OURS or trace.asked == owner)
+    # The outcome isn't in the log: for a task of an array, or because slurmctld was killed at that moment.
+    return (
+        trace.cancel_asked_by is not None
+        and not trace.started
+        and (trace.cancel_asked_by in OURS or trace.cancel_asked_by == owner)
+    )
 
 
 def _interactive(trace: Trace) -> str:

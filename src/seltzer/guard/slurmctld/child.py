@@ -1,4 +1,4 @@
-"""slurmctld as a child process: its output, its signals, and when it answers."""
+"""slurmctld as a child process: its output, its signals, and whether it answers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LINES = 50
 _LINE = 8192
 _STDERR = 2
 _REQUEST = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-# As PID 1 we take everything with us anyway; this is for pods whose containers share their processes.
-_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+# The end of PID 1 ends the whole container anyway; this is for pods with a shared process namespace.
+_DIE_WITH_GUARD = ("setpriv", "--pdeathsig", "KILL")
 
 
 class Child:
-    """One slurmctld in the foreground. Start it in the main thread: the kernel ends it together with that."""
+    """One slurmctld in the foreground. Start it in the main thread: the kernel kills it when that thread ends."""
 
     def __init__(self, processes: Processes, argv: Sequence[str], cwd: Path | None = None) -> None:
         self._process = processes.start(
-            [*_WITH_US, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True, cwd=cwd
+            [*_DIE_WITH_GUARD, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, session=True, cwd=cwd
         )
         self._lines: deque[str] = deque(maxlen=LINES)
         self._before: set[str] = set()
@@ -37,7 +37,7 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """Its exit code, less than 0 for a signal; None while it runs."""
+        """Its exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
     def send(self, signum: int) -> None:
@@ -45,16 +45,16 @@ class Child:
         self._process.send_signal(signum)
 
     def reconfigure(self) -> None:
-        """Have it read its files again: it executes itself anew, under the same process id.
+        """Make it read its files again: it executes itself again, under the same process ID.
 
-        Only for one that is ready. While it starts, SIGHUP would end it.
+        Only for a slurmctld that is ready. SIGHUP ends one that is still starting.
         """
         self._before = self._threads() - {str(self._process.pid)}
         self.send(signal.SIGHUP)
 
     @property
-    def renewed(self) -> bool:
-        """Whether the one that was told to reconfigure is gone: no thread outlives an exec but the first."""
+    def reexecuted(self) -> bool:
+        """Whether the requested reconfigure has happened: only the first thread survives an exec."""
         return not self._before & self._threads()
 
     def _threads(self) -> set[str]:
@@ -71,21 +71,21 @@ class Child:
 
     @property
     def lines(self) -> list[str]:
-        """What it said last."""
+        """Its last lines of output."""
         return list(self._lines)
 
     def exit_summary(self) -> str:
-        """How it ended, and what it said about it."""
-        self._reader.join(0.5)  # its last words may still be in the pipe; orphans may hold that open for ever
-        words = self.verdict()
+        """How it ended, and the cause according to its output."""
+        self._reader.join(0.5)  # its last lines may still be in the pipe, which orphans may hold open for ever
+        words = self.cause()
         return f"slurmctld {self.how}: {words}" if words else f"slurmctld {self.how}"
 
-    def verdict(self) -> str:
-        """Of its last lines what tells most."""
-        return output.verdict(list(self._lines))
+    def cause(self) -> str:
+        """The most telling of its last lines."""
+        return output.cause(list(self._lines))
 
     def _read(self) -> None:
-        """Pass its output on, and keep the end of it."""
+        """Pass its output on, and keep the last lines."""
         assert self._process.stdout
         rest = b""
         with self._process.stdout as pipe:
@@ -99,7 +99,7 @@ class Child:
 
 
 class Readiness:
-    """Asks slurmctld whether it is ready, beside everything else, until it is or nobody wants to know any more."""
+    """Polls slurmctld in a thread of its own until it is ready or the polling is cancelled."""
 
     def __init__(self, child: Child, port: int, every: float, wake: Callable[[], None]) -> None:
         self._child = child
@@ -115,8 +115,8 @@ class Readiness:
 
     def _ask(self) -> None:
         while not self._over.is_set():
-            # In this order: the one that is on its way out answers too.
-            if self._child.renewed and answers(self._port):
+            # In this order: the old image answers, too, until it executes itself again.
+            if self._child.reexecuted and answers(self._port):
                 self.ready = True
                 self._wake()
                 return
@@ -124,7 +124,7 @@ class Readiness:
 
 
 def answers(port: int, timeout: float = 2.0) -> bool:
-    """Whether slurmctld says that it is ready; it says so with 204."""
+    """Whether slurmctld reports that it is ready, which it does with status 204."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout) as connection:
             connection.settimeout(timeout)
@@ -136,7 +136,7 @@ def answers(port: int, timeout: float = 2.0) -> bool:
 
 
 def _pass_on(data: bytes) -> None:
-    with suppress(OSError):  # nobody listens; slurmctld must not be held up by that
+    with suppress(OSError):  # no reader: slurmctld must not block on that
         while data:
             data = data[os.write(_STDERR, data) :]
 

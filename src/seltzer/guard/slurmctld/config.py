@@ -1,4 +1,4 @@
-"""The configuration: read as one piece, written as one piece, and taken back when slurmctld doesn't like it."""
+"""The configuration: read and written as a whole, and rolled back when slurmctld doesn't survive it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _OURS = "seltzer."
 _HALF = ".seltzer-half"
 _HOST = re.compile(rb"^\s*SlurmctldHost\s*=\s*([^\s(#]+).*$", re.IGNORECASE | re.MULTILINE)
 LOCAL = "seltzer.local.conf"
-"""slurm.conf for clients in this container. Not every network leads a pod's request to its own Service back to it."""
+"""slurm.conf for clients in this container: not every network routes a pod's request to its own Service back to it."""
 REST = "seltzer.rest.conf"
-"""The same for a slurmrestd in this container, which refuses to run as what its slurm.conf calls SlurmUser."""
+"""The same for a slurmrestd in this container, which refuses to run as the user that slurm.conf names as SlurmUser."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is in the ConfigMap and the Secret at one moment."""
+    """The contents of the ConfigMap and the Secret at one moment."""
 
     digest: str
     restart: str
-    """Where this is another one than slurmctld was started with, a reconfigure isn't enough."""
+    """A reconfigure is enough unless this differs from the value that slurmctld was started with."""
     files: Mapping[str, bytes]
 
 
 def read(config: Path, keys: Path | None) -> Config:
-    """All files of one version. Raises OSError or ValueError if there is no such thing."""
+    """Reads all files of one version. Raises OSError or ValueError if there is none."""
     folder = _version(config)
     found = {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.startswith(".")}
     digest, restart = (found.get(f"{_OURS}{name}", b"").decode().strip() for name in ("digest", "restart"))
@@ -45,7 +45,7 @@ def read(config: Path, keys: Path | None) -> Config:
 
 
 def _version(mount: Path) -> Path:
-    """The folder behind a volume of Kubernetes, which swaps a link when something changes: no mix of old and new."""
+    """The folder behind a Kubernetes volume. Kubernetes swaps a link on changes, so versions never mix."""
     link = mount / "..data"
     return mount / link.readlink() if link.is_symlink() else mount
 
@@ -53,10 +53,10 @@ def _version(mount: Path) -> Path:
 def write(config: Config, etc: Path, lines: str = "") -> None:
     """Make `etc` hold this configuration and nothing else, with `lines` at the end of slurm.conf.
 
-    No file is ever half there, and slurm.conf comes last.
+    No file is ever half-written, and slurm.conf is written last.
     """
     files = dict(config.files)
-    # The empty line ends one that was to be continued.
+    # The empty line terminates a last line that ends with a continuation.
     slurm_conf = files.pop("slurm.conf") + b"\n\n" + lines.encode()
     files[LOCAL] = _HOST.sub(rb"SlurmctldHost=\1(127.0.0.1)", slurm_conf)
     files[REST] = files[LOCAL] + b"\nSlurmUser=65534\n"
@@ -78,7 +78,7 @@ def _replace(file: Path, content: bytes, mode: int) -> None:
 
 
 class Source:
-    """The newest configuration; looking again costs two small reads while nothing changes."""
+    """The newest configuration. Checking for changes costs two small reads."""
 
     def __init__(self, config: Path, keys: Path) -> None:
         self._config = config
@@ -87,7 +87,7 @@ class Source:
         self._latest: Config | None = None
 
     def latest(self) -> Config:
-        """Raises OSError or ValueError if there is none, or it changes just now: look again later."""
+        """Raises OSError or ValueError if there is none, or if it is changing right now: try again later."""
         folder = _version(self._config)
         seen = (folder, (folder / f"{_OURS}digest").read_bytes())
         if self._latest is None or seen != self._seen:
@@ -97,17 +97,17 @@ class Source:
 
 
 class Rollout:
-    """Which configuration slurmctld gets: the newest, unless slurmctld was given it and didn't survive that."""
+    """Chooses slurmctld's configuration: the newest, unless slurmctld did not survive that one."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._proven: Config | None = None
         self._refused = ""
         self.complaint = ""
-        """Why the newest configuration isn't the one that is used; empty if it is."""
+        """Why the newest configuration isn't in use; empty if it is."""
 
     def choose(self) -> Config:
-        """For a start. Raises OSError or ValueError if there is none."""
+        """The configuration for a start. Raises OSError or ValueError if there is none."""
         latest = self._source.latest()
         if latest.digest == self._refused and self._proven:
             return self._proven
@@ -115,7 +115,7 @@ class Rollout:
         return latest
 
     def change(self, running: Config) -> Config | None:
-        """What to use instead of what runs, if anything."""
+        """The configuration to replace the running one with, if any."""
         try:
             latest = self._source.latest()
         except (OSError, ValueError):
@@ -126,17 +126,17 @@ class Rollout:
         return None if latest.digest == running.digest else latest
 
     def prove(self, running: Config) -> None:
-        """slurmctld lives with it."""
+        """Record that slurmctld runs well with it."""
         if self._proven is not running:
             log.say(f"configuration {running.digest[:10]} is good")
         self._proven = running
 
     def _forgive(self) -> None:
-        """What was refused isn't wanted any more."""
+        """Forget the refused configuration: a newer one has replaced it."""
         self._refused = self.complaint = ""
 
     def refuse(self, running: Config, why: str) -> bool:
-        """slurmctld died of it, perhaps. Whether there is a better one to go back to."""
+        """slurmctld may have died of this configuration. Returns whether there is a good one to go back to."""
         if self._proven is None or self._proven.digest == running.digest:
             return False
         self._refused = running.digest

@@ -1,7 +1,7 @@
-"""What is left of a slurmctld that crashed: its last lines, its core and a backtrace, within bounds.
+"""What a crashed slurmctld leaves behind: its last lines, its core and a backtrace, within bounds.
 
-slurmctld runs in a folder of its own, where a kernel whose core_pattern is a plain name puts cores. The backtrace is
-made after slurmctld has been started again: nobody waits for it.
+slurmctld runs in a folder of its own, which is where the kernel writes cores if core_pattern is a plain name. The
+backtrace is made after slurmctld has been restarted, so that it delays nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DUMPING = frozenset(
 
 @dataclass(frozen=True)
 class Crash:
-    """The last one, as it is told."""
+    """The last crash, as it is reported."""
 
     time: str
     how: str
@@ -52,20 +52,20 @@ class Crash:
     core: str = ""
 
     def json(self) -> str:
-        """Never longer than what is told: the oldest lines and the outermost frames are left out first."""
-        told = asdict(self)
-        told["lines"] = [line[:_WIDTH] for line in self.lines][-LINES:]
-        told["backtrace"] = [frame[:_WIDTH] for frame in self.backtrace][:LINES]
-        while len((text := json.dumps(told, ensure_ascii=False)).encode()) > JSON_LIMIT:
-            if told["lines"]:
-                del told["lines"][0]
+        """Never longer than the annotation allows: the oldest lines go first, then the outermost frames."""
+        shown = asdict(self)
+        shown["lines"] = [line[:_WIDTH] for line in self.lines][-LINES:]
+        shown["backtrace"] = [frame[:_WIDTH] for frame in self.backtrace][:LINES]
+        while len((text := json.dumps(shown, ensure_ascii=False)).encode()) > JSON_LIMIT:
+            if shown["lines"]:
+                del shown["lines"][0]
             else:
-                del told["backtrace"][-1]
+                del shown["backtrace"][-1]
         return text
 
 
 class Crashes:
-    """All crashes while this guard lives. `note` and `examine` are for the supervisor's thread."""
+    """All crashes since this guard started. `note` and `examine` are for the supervisor's thread."""
 
     def __init__(self, settings: Settings, processes: Processes, report: Report) -> None:
         self._places = settings.places
@@ -79,18 +79,18 @@ class Crashes:
         self._thread = threading.Thread(target=self._examine, daemon=True, name="gdb")
 
     def prepare(self) -> None:
-        """Let crashes leave cores, no larger than what we keep. Failing costs only the core."""
+        """Let crashes leave cores, up to the size that we keep. If this fails, only the core is missing."""
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         limit = KEPT_BYTES if hard == resource.RLIM_INFINITY else min(hard, KEPT_BYTES)
         try:
-            # Ours, since children inherit it; also the hard one, which slurmctld would go up to.
+            # Our own limits, since children inherit them. The hard one, too: slurmctld would raise itself up to it.
             resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
             self._places.cores.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
             log.say(f"a crash won't leave a core: {error}")
 
     def note(self, child: Child) -> None:
-        """It has ended by itself: count it, keep its core, and tell its last lines at once."""
+        """slurmctld ended by itself: count the crash, keep its core, and report its last lines at once."""
         self._count += 1
         core = self._keep_core()
         crash = Crash(now(), child.how, [line for line in map(bare, child.lines) if line], core=str(core or ""))
@@ -101,7 +101,7 @@ class Crashes:
         self._report.set(restarts=str(self._count), crash=crash.json())
 
     def examine(self) -> None:
-        """Have a backtrace made of the last crash, if there is a core and that hasn't been done. Returns at once."""
+        """Start a backtrace of the last crash, if it left a core that wasn't examined yet. Returns at once."""
         if self._unexamined:
             self._cores.put(self._unexamined)
             self._unexamined = None
@@ -109,7 +109,7 @@ class Crashes:
                 self._thread.start()
 
     def _keep_core(self) -> Path | None:
-        """The newest core under a name of its own, so that the next crash doesn't overwrite it."""
+        """Renames the newest core, so that the next crash doesn't overwrite it."""
         try:
             found = sorted(_files(self._places.cores), key=lambda file: file.stat().st_mtime_ns)
             fresh = [file for file in found if not _NAME.fullmatch(file.name)]
@@ -127,18 +127,18 @@ class Crashes:
     def _examine(self) -> None:
         while True:
             crash = self._cores.get()
-            # In a crash loop the next one may be there already.
+            # In a crash loop the next crash may have happened already.
             if crash is self._last and (frames := self._backtrace(Path(crash.core))):
                 log.say(f"backtrace of {crash.core}: {'; '.join(frames[:5])}")
                 if crash is self._last:
                     self._report.set(crash=replace(crash, backtrace=frames).json())
 
     def _backtrace(self, core: Path) -> list[str]:
-        """What gdb says; nothing if there is none, or it takes too long."""
+        """The frames that gdb prints; empty without gdb, or if it takes too long."""
         gdb, slurmctld = shutil.which(self._places.gdb), shutil.which(self._places.slurmctld[0])
         if not gdb or not slurmctld:
             return []
-        # Arguments may be what users wrote.
+        # Arguments are left out: they may contain what users wrote.
         commands = ["-iex", "set print frame-arguments none", "-ex", f"bt {LINES}"]
         argv = ["nice", "-n", "19", gdb, "--batch", "-nx", *commands, slurmctld, str(core)]
         try:
@@ -156,7 +156,7 @@ class Crashes:
             log.say(f"gdb didn't end within {self._deadline:g} s")
             return []
         frames = [bare(line) for line in said.decode(errors="replace").splitlines() if line.startswith("#")]
-        # gdb shows the innermost frame by itself, before it is asked.
+        # gdb prints the innermost frame on its own before it runs the command.
         first = max((index for index, frame in enumerate(frames) if frame.startswith("#0 ")), default=0)
         return frames[first:]
 
@@ -166,7 +166,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _prune(folder: Path) -> None:
-    """Keep the newest few, and no more than there may be in all."""
+    """Keep the newest cores, up to the allowed number and total size."""
     taken = 0
     for place, file in enumerate(sorted(_files(folder), key=lambda file: file.name, reverse=True)):
         taken += file.stat().st_blocks * 512
@@ -176,7 +176,7 @@ def _prune(folder: Path) -> None:
 
 
 def _elsewhere(folder: Path) -> str:
-    """Why there is no core where it should be."""
+    """Explains why there is no core where one should be."""
     try:
         pattern = _PATTERN.read_text().strip()
     except OSError:

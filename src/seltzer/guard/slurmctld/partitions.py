@@ -1,9 +1,10 @@
-"""Whether partitions are UP: what is declared, and what a person decided in Slurm.
+"""Keeps partition states as declared, without undoing what a person set in Slurm.
 
-slurmctld keeps its partitions' states through every start and reconfigure (`ReconfigFlags=KeepPartState`), so a
-person's `scontrol update partition` is never undone by us. What it doesn't do then is take over a state that has
-changed in slurm.conf. We do: what was declared last is written down beside the state, and what differs is set. It is
-written down when slurmctld has saved it, or nobody would set it again after a SIGKILL.
+slurmctld keeps its partitions' states across starts and reconfigures (`ReconfigFlags=KeepPartState`), so the guard
+never undoes a person's `scontrol update partition`. With that flag slurmctld ignores a State that has changed in
+slurm.conf. The guard applies it: it stores the last declared states beside slurmctld's state and sets those that
+differ. They are stored once slurmctld has saved the change; stored earlier, a change lost by a SIGKILL would never be
+set again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _STATE = re.compile(r"(?<!\S)State\s*=\s*(\S+)", re.IGNORECASE)
 
 
 def declared(slurm_conf: bytes) -> dict[str, str]:
-    """The state of each partition by slurm.conf, where one that isn't said is that of PartitionName=DEFAULT, or UP."""
+    """Each partition's state in slurm.conf; the default is that of PartitionName=DEFAULT, or UP."""
     usual = "UP"
     found: dict[str, str] = {}
     for name, options in _LINE.findall(slurm_conf.decode(errors="replace")):
@@ -43,7 +44,7 @@ def declared(slurm_conf: bytes) -> dict[str, str]:
 
 
 def read(epoch: Path) -> dict[str, str]:
-    """What was declared when slurmctld was last told; empty if that isn't known."""
+    """The declared states that slurmctld was given last; empty if unknown."""
     try:
         found = json.loads((epoch / _FILE).read_text())
     except (OSError, ValueError):
@@ -53,21 +54,21 @@ def read(epoch: Path) -> dict[str, str]:
 
 def write(epoch: Path, states: Mapping[str, str]) -> None:
     half = epoch / f"{_FILE}.half"
-    with suppress(OSError):  # then it is told once more the next time
+    with suppress(OSError):  # then they are set once more the next time
         half.write_text(json.dumps(states))
         half.rename(epoch / _FILE)
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
-    """What slurmctld has to be told. A partition that is new to it has its state from slurm.conf."""
+    """The states to set in slurmctld. A partition that is new to it takes its state from slurm.conf."""
     return {name: state for name, state in after.items() if before.get(name, state) != state}
 
 
-class Teller:
-    """Tells slurmctld what has changed, in a thread, and writes down what it has saved. People hear of it by `tell`.
+class PartitionUpdater:
+    """A thread that sets changed states in slurmctld, reports each by `add_event`, and stores them once they are saved.
 
-    Only what fails, or isn't saved, is told with the next start or reconfigure: a slurmctld that is killed before that
-    forgets it, and what is told again undoes what a person has decided meanwhile.
+    Only a state that could not be set, or was not saved, is set again at the next start or reconfigure: a slurmctld
+    that is killed before it saves forgets the state. Setting any other one again would undo what a person set since.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class Teller:
         slurm_conf: bytes,
         settings: Settings,
         processes: Processes,
-        tell: Callable[[str, str], None],
+        add_event: Callable[[str, str], None],
     ) -> None:
         self._epoch = epoch
-        self._tell = tell
+        self._add_event = add_event
         self._after = declared(slurm_conf)
         self._before = read(epoch)
         self._todo = changes(self._before, self._after)
@@ -91,7 +92,7 @@ class Teller:
             write(epoch, self._after)
 
     def end(self) -> None:
-        """Leave it to the next one."""
+        """Leave the rest to the next run."""
         self._slurm.cancel()
         if self._thread.ident is not None:
             self._thread.join(5)
@@ -105,33 +106,33 @@ class Teller:
                 if self._set(name, wanted):
                     done[name], saved = wanted, before
         except Cancelled:
-            pass  # what was done may be saved all the same
+            pass  # what was set may be saved all the same
         if done:
-            words = ", ".join(f"partition {name} is {now} now" for name, now in done.items())
-            self._tell("PartitionsSet", f"what is declared has changed: {words}")
+            words = ", ".join(f"partition {name} is now {wanted}" for name, wanted in done.items())
+            self._add_event("PartitionsSet", f"the declared states have changed: {words}")
         if done and self._is_saved_since(saved):
             write(self._epoch, self._after | {name: self._before[name] for name in self._todo if name not in done})
 
     def _set(self, name: str, wanted: str) -> bool:
-        """Whether slurmctld has done it. What is wrong with one costs no other."""
+        """Whether slurmctld accepted it. A failure doesn't affect the other partitions."""
         try:
             self._slurm.set_partition(name, wanted)
         except SlurmError as error:
-            log.say(f"the state of partition {name} is told again with the next start: {error}")
+            log.say(f"the state of partition {name} will be set at the next start: {error}")
             return False
-        log.say(f"partition {name} is {wanted} now, as is declared")
+        log.say(f"partition {name} is set to {wanted}, as declared")
         return True
 
     def _is_saved_since(self, before: int) -> bool:
-        """Wait until slurmctld has saved its partitions again, up to 5 s later, or more on a slow disk."""
+        """Wait until slurmctld has saved its partitions again: up to 5 s, more on a slow disk."""
         try:
             while self._saved() == before:
                 self._slurm.left()
                 self._slurm.pause(_LOOK)
         except Cancelled:
-            return self._saved() != before  # it saves all when it ends, and when it is reconfigured
+            return self._saved() != before  # it saves when it ends and when it is reconfigured
         except SlurmError:
-            log.say("the partitions' states aren't saved in time: they are told again with the next start")
+            log.say("the partition states were not saved in time: they will be set again at the next start")
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""One life of slurmctld: from its start until it has ended, by itself or since something asked for it."""
+"""One run of slurmctld: from its start until it has ended, by itself or on request."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from dataclasses import dataclass
 from seltzer.guard import log, recovery
 from seltzer.guard.kube.report import Report, now
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery import firstid, history
+from seltzer.guard.recovery import first_job_id, history
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld import config
 from seltzer.guard.slurmctld.child import Child, Readiness
 from seltzer.guard.slurmctld.config import Config, Rollout
-from seltzer.guard.slurmctld.partitions import Teller
-from seltzer.guard.slurmctld.rollcall import RollCall
+from seltzer.guard.slurmctld.partitions import PartitionUpdater
+from seltzer.guard.slurmctld.reregistration import Reregistration
 from seltzer.guard.state import continuity, rotation
 from seltzer.guard.state.epoch import Epoch
 from seltzer.guard.wake import Waker
 
 _DEBUG = re.compile(rb"^\s*SlurmctldDebug\s*=\s*(\w+)", re.IGNORECASE | re.MULTILINE)
-# Below that slurmctld doesn't say which jobs start, end and are cancelled.
+# At these levels slurmctld doesn't log which jobs start, end and are cancelled.
 _TOO_QUIET = frozenset({b"quiet", b"fatal", b"error", b"info", b"0", b"1", b"2", b"3"})
 
 
 class Reason(enum.Enum):
-    """Why slurmctld has to end, or has ended."""
+    """Why slurmctld has ended, or has to."""
 
-    CRASHED = "it ended by itself"
-    CHANGED = "the configuration needs a new start"
+    CRASHED = "it crashed"
+    CHANGED = "the configuration needs a restart"
     STOPPED = "the pod ends"
-    LOST = "another one holds the Lease"
+    LOST = "another guard holds the Lease"
     HELD = "it is held for debugging"
     FENCED = "its state directory is gone"
-    REPAIRED = "its jobs have been put right"
+    REPAIRED = "its jobs have been repaired"
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a life needs around it. `interrupted` names what forbids to go on, if anything does."""
+    """What a run needs. `interrupted` returns the reason to end the run, if there is one."""
 
     settings: Settings
     processes: Processes
@@ -56,10 +56,10 @@ class RunContext:
 
 
 class SlurmctldRun:
-    """slurmctld runs from the constructor on until `run` returns, and not a moment longer."""
+    """slurmctld runs from the constructor until `run` returns, and no longer."""
 
-    def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, roll_call: bool = False) -> None:
-        """`roll_call`: some jobs may only be believed to run, which shows when their nodes register late enough."""
+    def __init__(self, context: RunContext, epoch: Epoch, chosen: Config, *, reregister: bool = False) -> None:
+        """`reregister`: slurmctld may believe in jobs that don't run, which shows when their nodes register again."""
         self._context = context
         self._times = context.settings.times
         self._places = context.settings.places
@@ -69,17 +69,18 @@ class SlurmctldRun:
         epoch.link(self._places.link)
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
-        self._quiet = self._found.quiet  # nothing is scheduled yet
+        self._repairing = self._found.needs_repair  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
-        self._teller: Teller | None = None
-        self._opened: tuple[int, str] | None = None  # from which state, and the last line that the log had
-        if self._quiet:
-            log.say("slurmctld may not have saved all: nothing is scheduled before that has been looked at")
+        self._partition_updater: PartitionUpdater | None = None
+        # After a repair: the saved state before it, and the log's last line.
+        self._repair_base: tuple[int, str] | None = None
+        if self._repairing:
+            log.say("slurmctld may not have saved everything: scheduling is off until its jobs are repaired")
         self._write(chosen)
-        recovery.begun(epoch.path)
-        self.born = time.monotonic()
+        recovery.mark_started(epoch.path)
+        self.started_at = time.monotonic()
         argv = [*self._places.slurmctld, "-D", "-f", str(self._places.etc / "slurm.conf")]
-        # Where it leaves its core when it crashes.
+        # The working directory is where it leaves its core when it crashes.
         self._child = Child(context.processes, argv, cwd=self._places.cores if self._places.cores.is_dir() else None)
         self._readiness = self._ask()
         self._ready = False
@@ -87,12 +88,14 @@ class SlurmctldRun:
         self._asked_to_reconfigure = math.inf
         self._reconfiguring = False
         self._rotated = time.monotonic()
-        self._roll_call = RollCall(context.settings, context.processes, context.waker.wake) if roll_call else None
+        self._reregistration = (
+            Reregistration(context.settings, context.processes, context.waker.wake) if reregister else None
+        )
         context.report.set(started=now())
 
     @property
     def killed(self) -> bool:
-        """Whether it was ended by SIGKILL, which no configuration does."""
+        """Whether it was ended by SIGKILL, which is never the configuration's fault."""
         return self._child.code == -signal.SIGKILL
 
     @property
@@ -102,28 +105,28 @@ class SlurmctldRun:
     def exit_summary(self) -> str:
         return self._child.exit_summary()
 
-    def verdict(self) -> str:
-        return self._child.verdict()
+    def cause(self) -> str:
+        return self._child.cause()
 
     def run(self) -> Reason:
-        """See it through to its end."""
+        """Supervise it until it has ended."""
         try:
             reason = self._watch()
             if reason is not Reason.CRASHED:
                 self._stop(reason)
             return reason
         except BaseException:
-            # Nothing of ours may cost a job: however wrong we are, slurmctld writes its state down.
+            # A bug of ours must not cost a job: slurmctld always gets to save its state.
             self._stop(Reason.STOPPED)
             raise
         finally:
             self._readiness.cancel()
             if self._repairer:
                 self._repairer.end()
-            if self._teller:
-                self._teller.end()
-            if self._roll_call:
-                self._roll_call.end()
+            if self._partition_updater:
+                self._partition_updater.end()
+            if self._reregistration:
+                self._reregistration.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -131,17 +134,17 @@ class SlurmctldRun:
             self._context.processes.reap()
             if self._child.code is not None:
                 return Reason.CRASHED
-            reason = self._context.interrupted() or self._attend()
+            reason = self._context.interrupted() or self._tick()
             if reason:
                 return reason
 
-    def _attend(self) -> Reason | None:
-        """What there is to do while all is well."""
+    def _tick(self) -> Reason | None:
+        """One tick of a run in which nothing is wrong."""
         if not self._ready and self._readiness.ready and (reason := self._become_ready()):
             return reason
         if not self._ready:
             late = time.monotonic() - self._asked_to_reconfigure > self._times.reconfigure
-            return Reason.CHANGED if late and not self._child.renewed else None
+            return Reason.CHANGED if late and not self._child.reexecuted else None
         if time.monotonic() - self._rotated >= self._times.rotate:
             self._rotated = time.monotonic()
             rotation.rotate(self._epoch.path, lambda: self._child.send(signal.SIGUSR2))
@@ -149,68 +152,70 @@ class SlurmctldRun:
             self._context.rollout.prove(self.config)
         change = self._context.rollout.change(self.config)
         if change is None:
-            self._tell()
-            if self._roll_call and self._roll_call.due:
-                words = "all nodes register once more, so that slurmctld finds the jobs that it only believes to run"
+            self._report_running()
+            if self._reregistration and self._reregistration.due:
+                words = "all nodes register once more, so that slurmctld finds jobs that it wrongly believes to run"
                 log.say(words)
-                self._context.report.tell("NodesCalled", words)
-                self._roll_call = None
+                self._context.report.add_event("NodesCalled", words)
+                self._reregistration = None
                 self._send_reconfigure()
             return None
         if change.restart != self._started_with:
-            log.say(f"configuration {change.digest[:10]} needs a new start")
+            log.say(f"configuration {change.digest[:10]} needs a restart")
             return Reason.CHANGED
         return self._reconfigure(change)
 
     def _become_ready(self) -> Reason | None:
-        if self._quiet:
+        if self._repairing:
             return self._repair()
         if self._reconfiguring:
             self._reconfiguring = False
-            self._epoch.tell(self.config.digest)
-        elif self._epoch.told != self.config.digest:
-            # After a crash it isn't done for nothing: two in a row, with jobs ending, have hung slurmds for ever.
+            self._epoch.set_rolled_out(self.config.digest)
+        elif self._epoch.rolled_out != self.config.digest:
+            # Only if needed: two reconfigures in a row after a crash, while jobs end, have hung slurmds for ever.
             log.say("the nodes don't know this configuration yet: one reconfigure")
             self._send_reconfigure()
             return None
         self._ready = True
         self._ready_since = time.monotonic()
         log.say(f"slurmctld is ready with configuration {self.config.digest[:10]}")
-        if self._teller:
-            self._teller.end()
+        if self._partition_updater:
+            self._partition_updater.end()
         context, declared = self._context, self.config.files["slurm.conf"]
-        self._teller = Teller(self._epoch.path, declared, context.settings, context.processes, context.report.tell)
-        self._tell()
+        self._partition_updater = PartitionUpdater(
+            self._epoch.path, declared, context.settings, context.processes, context.report.add_event
+        )
+        self._report_running()
         return None
 
     def _repair(self) -> Reason | None:
-        """slurmctld answers and schedules nothing: put its jobs right, then let it schedule. Asked again every tick.
+        """slurmctld answers and schedules nothing: repair its jobs, then let it schedule. Called again at every tick.
 
-        It is started anew for that, and saves all when it ends. A reconfigure would be no quicker, and would have every
-        slurmd start anew as well, just when jobs end that slurmctld doesn't know.
+        slurmctld is restarted for that, and saves everything when it ends. A reconfigure would be no quicker, and would
+        restart every slurmd as well, just when jobs end that slurmctld doesn't know.
         """
         if not self._repairer:
             context = self._context
             self._repairer = Repairer(self._found, context.settings, context.processes, context.waker.wake)
         if not self._repairer.done:
             return None
-        told = self._repairer.recovered.as_json(self._epoch.path)
-        if told:
-            self._context.report.set(recovered=told)
+        summary = self._repairer.recovered.as_json(self._epoch.path)
+        if summary:
+            self._context.report.set(recovered=summary)
         if self._repairer.safe:
-            self._opened = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
+            self._repair_base = (continuity.saved(self._epoch.path), history.last_line(self._epoch.path))
         else:
-            log.say("not all that was found could be kept: the next start looks at it again")
+            log.say("some jobs could not be kept: the next start looks at them again")
         return Reason.REPAIRED
 
     def _finish_repair(self, before: int, until: str) -> None:
-        self._opened = None
+        self._repair_base = None
         if continuity.saved(self._epoch.path) != before:
-            recovery.finished(self._epoch.path, until)
+            recovery.mark_repaired(self._epoch.path, until)
         else:
-            log.say("slurmctld hasn't saved what was repaired: the next start looks at it again")
+            log.say("slurmctld has not saved the repair: the next start looks at it again")
 
-    def _tell(self) -> None:
+    def _report_running(self) -> None:
         self._context.report.set("running", config=self.config.digest, message=self._context.rollout.complaint)
 
     def _reconfigure(self, change: Config) -> Reason | None:
@@ -236,18 +241,18 @@ class SlurmctldRun:
 
     def _write(self, chosen: Config) -> None:
         lines = f"StateSaveLocation={self._places.link}\nSlurmctldLogFile={self._places.link}/{rotation.LOG}\n"
-        # The last word counts: without the day in each line nobody knows from where on the log has to be read.
+        # The last value counts. Without the date in each line, nobody knows where to begin to read the log.
         lines += "LogTimeFormat=iso8601_ms\n"
         wanted = _DEBUG.findall(chosen.files["slurm.conf"])
         if not wanted or wanted[-1].lower() in _TOO_QUIET:
             lines += "SlurmctldDebug=verbose\n"
-        if self._quiet:
-            lines += recovery.QUIET + firstid.line(self._found.first_job_id, chosen.files["slurm.conf"])
+        if self._repairing:
+            lines += recovery.SCHEDULING_OFF + first_job_id.line(self._found.first_job_id, chosen.files["slurm.conf"])
         config.write(chosen, self._places.etc, lines)
 
     def _stop(self, reason: Reason) -> None:
-        """End it, politely unless it is fenced, and wait until it is gone."""
-        log.say(f"ends slurmctld: {reason.value}")
+        """End slurmctld, with SIGTERM first unless it is fenced, and wait until it is gone."""
+        log.say(f"stops slurmctld: {reason.value}")
         if reason is Reason.STOPPED:
             self._context.report.set("stopping")
         patience = {Reason.FENCED: 0.0, Reason.LOST: self._times.lost_grace}.get(reason, self._times.grace)
@@ -262,13 +267,13 @@ class SlurmctldRun:
             fenced = not killed and self._context.interrupted() is Reason.FENCED
             if not killed and (fenced or time.monotonic() >= killing):
                 if patience and not fenced:
-                    log.say(f"slurmctld didn't end within {patience:.0f} s")
+                    log.say(f"slurmctld did not end within {patience:.0f} s")
                 self._child.send(signal.SIGKILL)
                 killed = True
             self._context.waker.wait(self._times.tick)
             self._context.processes.reap()
         if self._child.code == 0:
-            with suppress(OSError):  # then the next start looks for what wasn't saved, and finds nothing
-                recovery.ended_well(self._epoch.path, before)
-            if self._opened:
-                self._finish_repair(*self._opened)
+            with suppress(OSError):  # then the next start searches for unsaved jobs, and finds none
+                recovery.mark_clean_exit(self._epoch.path, before)
+            if self._repair_base:
+                self._finish_repair(*self._repair_base)

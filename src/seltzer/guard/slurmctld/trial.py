@@ -1,8 +1,8 @@
-"""Try a configuration: does a slurmctld start with it? In a pod of its own, where nothing else can come to harm.
+"""Tries a configuration: does a slurmctld start with it? Runs in a pod of its own, where it can do no harm.
 
-The slurmctld that tries must not be taken for the cluster's: it has its own port, state and keys, tells no slurmdbd
-about itself, talks to no node and runs no program of the user's. Those settings are left out, since a key that is given
-twice is an error in its log. Lines keep their numbers, for what Slurm says about them.
+The trial's slurmctld must not be mistaken for the cluster's: it has its own port, state and keys, registers with no
+slurmdbd, talks to no node and runs no program of the user's. The settings for these are removed, not overridden, since
+a duplicate key logs an error. Lines keep their numbers, so that Slurm's messages about them stay correct.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LEFT_OUT = frozenset(
         *("jobcompport", "jobcompuser"),
     }
 )
-# What only slurmdbd counts can't be weighed without it.
+# Weights of TRES that only slurmdbd counts are invalid without slurmdbd.
 _COUNTS = re.compile(rb"^\s*AccountingStorageTRES\s*=", re.IGNORECASE | re.MULTILINE)
 _WEIGHTS = re.compile(r"\b(?:PriorityWeightTRES|TRESBillingWeights)\s*=\s*(?:\"[^\"]*\"|\S+)", re.IGNORECASE)
 _KEY = re.compile(r"\s*([A-Za-z0-9_.]+)\s*[-*+/]?=")
@@ -44,7 +44,7 @@ _BEFORE_COMMENT = re.compile(r"(?:[^\\#]+|\\.?)*")
 
 
 def run(places: Places, times: Times, processes: Processes) -> int:
-    """0 if slurmctld answers in time. Why not is printed, and left where Kubernetes puts it into the pod's status."""
+    """0 if slurmctld answers in time. The reason if not is printed and becomes the pod's termination message."""
     signal.signal(signal.SIGTERM, lambda *_: _leave())
     try:
         error = _try(places, times, processes)
@@ -52,13 +52,13 @@ def run(places: Places, times: Times, processes: Processes) -> int:
         error = f"the configuration can't be tried: {problem}"
     line = (error or "slurmctld starts with this configuration")[:LIMIT]
     print(line, flush=True)
-    with suppress(OSError):  # it has been printed
-        places.verdict.write_text(line)
+    with suppress(OSError):  # it has been printed already
+        places.termination_log.write_text(line)
     return 1 if error else 0
 
 
 def _leave() -> None:
-    raise SystemExit(1)  # as PID 1 we would otherwise not notice
+    raise SystemExit(1)  # PID 1 ignores signals by default
 
 
 def _try(places: Places, times: Times, processes: Processes) -> str:
@@ -83,8 +83,8 @@ def _try(places: Places, times: Times, processes: Processes) -> str:
         readiness.cancel()
         if child.code is not None:
             why = child.exit_summary()
-            return child.verdict() or why
-        return f"slurmctld didn't answer in {times.trial:g} s: {child.verdict()}"
+            return child.cause() or why
+        return f"slurmctld didn't answer in {times.trial:g} s: {child.cause()}"
     finally:
         child.send(signal.SIGKILL)
         while child.code is None:
@@ -92,7 +92,7 @@ def _try(places: Places, times: Times, processes: Processes) -> str:
 
 
 def harmless(found: Config) -> dict[str, bytes]:
-    """The files, changed so that the slurmctld that reads them bothers nobody."""
+    """The files, changed so that a slurmctld that reads them affects nothing else."""
     files = dict(found.files)
     counts = any(_COUNTS.search(content) for content in files.values())
     todo, done = ["slurm.conf"], set[str]()
@@ -114,12 +114,12 @@ def _harmless_line(line: str) -> str:
     if key and key[1].lower() in _LEFT_OUT:
         return ""
     if key and key[1].lower() == "nodename":
-        return f"{line} State=FUTURE"  # the last one counts; slurmctld neither looks for such a node nor talks to it
+        return f"{line} State=FUTURE"  # the last State counts; slurmctld neither looks up nor contacts such a node
     return line
 
 
 def _numbered(text: str) -> Iterator[str]:
-    """Lines without comments; one that is continued is joined in its first place and leaves empty lines behind it."""
+    """Lines without comments. A continued line is joined in place of its first line, followed by empty lines."""
     joined, taken = "", 0
     for line in text.split("\n"):
         before = _BEFORE_COMMENT.match(line)

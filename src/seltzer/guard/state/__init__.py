@@ -1,1 +1,1 @@
-"""The state volume: the fence around it, its free space, and slurmctld's log on it."""
+"""The state volume: its fence, its free space, and slurmctld's log on it."""

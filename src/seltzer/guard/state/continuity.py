@@ -1,9 +1,9 @@
-"""Whether the state that we found is the one that this cluster wrote last: starting from an older one loses jobs.
+"""Checks that the state on the volume is the one this cluster wrote last: starting from an older one loses jobs.
 
-What was written last is told by the Lease, which somebody who restores a volume doesn't restore with it. The Lease
-is always behind the volume, never ahead of it: an epoch begins and a file is saved before it is told. So a state that
-is older than the Lease says isn't ours, or isn't all of ours. Read the Lease first and the volume second. Times are
-compared within an epoch only, where all are of one clock.
+The Lease says what was written last; restoring a volume doesn't restore the Lease. The Lease may be behind the volume
+but never ahead of it, since an epoch begins, and a file is saved, before either is reported. A state that is older than
+the Lease says is therefore not ours, or not complete. The Lease has to be read before the volume. Times are compared
+within one epoch only, where they all come from one clock.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seltzer.guard.state.epoch import Blocked
+from seltzer.wire.annotations import ACCEPT_STATE, EPOCH, SAVED
 
 JOBS = ("job_state", "job_state.old")
-"""The queue as it was saved last. The first is missing for a moment in every save."""
+"""The job queue as saved last. The first file is missing for a moment during every save."""
 PARTITIONS = ("part_state", "part_state.old")
-"""The same of the partitions."""
+"""The same for the partitions."""
 _LOGS = ("slurmctld.log", "seltzer.")
-# Slurm saves every 5 s at most: what is less behind than this is no other save, but a clock that was set.
+# Slurm saves every 5 s at most. A smaller difference is no other save, but a clock that was adjusted.
 _SKEW = 2_000_000_000
 NOTHING = "empty"
-"""What a person accepts who wants to begin with an empty volume."""
+"""The value of `accept-state` that accepts an empty volume."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What this cluster has written, as far as the Lease tells."""
+    """What this cluster has written, according to the Lease."""
 
     epoch: int = 0
     saved: int = 0
-    """The time of `job_state` in nanoseconds, if it has been saved in this epoch."""
+    """The mtime of `job_state` in nanoseconds, if it has been saved in this epoch."""
 
 
 def written(annotations: Mapping[str, str]) -> Written:
-    """From the annotations of the Lease; nothing where there is none."""
-    return Written(*(_number(annotations.get(name, "")) for name in ("epoch", "saved")))
+    """From the annotations of the Lease; zero where one is missing."""
+    return Written(*(_number(annotations.get(name, "")) for name in (EPOCH, SAVED)))
 
 
 def _number(text: str) -> int:
@@ -47,24 +48,24 @@ def _number(text: str) -> int:
 
 
 def name(folder: Path | None) -> str:
-    """What `accept-state` calls this state."""
+    """The name of this state in `accept-state`."""
     return folder.name if folder else NOTHING
 
 
 def check(folder: Path | None, known: Written, accepted: str, lease: str) -> None:
-    """Raises Blocked unless slurmctld may go on from this state, with what is wrong and what to do.
+    """Raises Blocked, with the problem and the remedy, unless slurmctld may continue from this state.
 
-    `accepted` is the state that a person says is good as it is; `lease` is the Lease in the words of kubectl.
+    `accepted` is the state that a person has accepted as it is; `lease` is the Lease as arguments for kubectl.
     """
     if accepted != name(folder) and (older := _older(folder, known)):
-        accept = f"kubectl annotate --overwrite {lease} seltzer.dev/accept-state={name(folder)}"
-        raise Blocked(f"{older}: bring the newer state back, or go on without what it had: {accept}")
+        accept = f"kubectl annotate --overwrite {lease} {ACCEPT_STATE}={name(folder)}"
+        raise Blocked(f"{older}: restore the newer state, or continue without it: {accept}")
     if folder:
         usable(folder)
 
 
 def _older(folder: Path | None, known: Written) -> str:
-    """In which way it is older than what the cluster wrote; empty if it isn't."""
+    """How it is older than what the cluster wrote; empty if it isn't."""
     if folder is None:
         return f"the state volume is empty, but this cluster has written epoch-{known.epoch}" if known.epoch else ""
     number, found = int(folder.name.partition("-")[2]), saved(folder)
@@ -83,23 +84,23 @@ def _seconds(nanoseconds: int) -> str:
 
 
 def usable(folder: Path) -> None:
-    """Raises Blocked if slurmctld couldn't read all of it or save anything there."""
+    """Raises Blocked if slurmctld couldn't read everything in it, or couldn't save there."""
     user = os.getuid()
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise Blocked(f"{folder} can't be written by user {user}: make it theirs (chown -R {user} {folder})")
+        raise Blocked(f"user {user} can't write to {folder}: change its owner (chown -R {user} {folder})")
     for file in _regular(folder):
         try:
             with Path(file.path).open("rb") as opened:
                 opened.read(1)
         except FileNotFoundError:
-            continue  # somebody else's save; then the name is about to go too
+            continue  # a concurrent save removed it
         except OSError as error:
-            why = f"{file.name} in {folder} can't be read by user {user} ({error.strerror})"
-            raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or put a good one there") from error
+            why = f"user {user} can't read {file.name} in {folder} ({error.strerror})"
+            raise Blocked(f"{why}: make it readable (chown -R {user} {folder}), or replace it") from error
 
 
 def saved(folder: Path, files: Sequence[str] = JOBS) -> int:
-    """When the queue was saved last: a time in nanoseconds, 0 if it never was. Costs one stat."""
+    """When the queue was last saved, in nanoseconds; 0 if never. Costs one stat."""
     for file in files:
         with suppress(OSError):
             return (folder / file).stat().st_mtime_ns
@@ -107,7 +108,7 @@ def saved(folder: Path, files: Sequence[str] = JOBS) -> int:
 
 
 def size(folder: Path) -> int:
-    """How much Slurm's own files take; some of them are written anew with every save, beside the old ones."""
+    """The size of Slurm's own files. A save writes some of them again, beside the old ones."""
     return sum(file.stat(follow_symlinks=False).st_size for file in _regular(folder) if not file.name.startswith(_LOGS))
 
 

@@ -1,8 +1,9 @@
-"""Room for slurmctld's log, taken ahead of it: what it tells counts most when nothing else can be written.
+"""Space allocated for slurmctld's log ahead of time: the log matters most when nothing else can be written.
 
-A line that finds no room is gone without a word. A job that has started since the last save then looks like one that
-hasn't, and would run twice. So the log has room of its own, behind its end, while there is some to be had. Where that
-is used up, or the file system has no such thing, a mark tells that lines may be missing.
+A log line that finds no space is lost without notice. A job that has started since the last save then looks as if it
+hadn't, and would run twice. The log therefore has space allocated behind its end, while the volume has any to give.
+Once that is used up, or if the file system can't allocate, the file `seltzer.unlogged` records that lines may be
+missing.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from pathlib import Path
 
 from seltzer.guard.state.log_settings import LOG
 
-MARK = "seltzer.unlogged"
+UNLOGGED = "seltzer.unlogged"
 WANTED = 4 << 20
-"""Some 10,000 jobs that start and end."""
+"""Enough for about 10,000 jobs that start and end."""
 _TIGHT = 64 << 10
-_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: what os.posix_fallocate can't say
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE, which os.posix_fallocate doesn't support
 _BLOCK = 512
 
 
 def left(epoch: Path) -> int:
-    """How many bytes the log can grow by, whatever is free. Raises OSError."""
+    """How many bytes the log can grow by, even on a full volume. Raises OSError."""
     try:
         found = (epoch / LOG).stat()
     except FileNotFoundError:
@@ -31,17 +32,19 @@ def left(epoch: Path) -> int:
 
 
 def keep(epoch: Path) -> None:
-    """Take room for the log, if it has less than half of what it should. Its time stays that of its last line. Raises
-    OSError."""
-    if not (epoch / MARK).exists():
-        (epoch / MARK).touch()
-        os.utime(epoch / MARK, (0, 0))
+    """Allocate space for the log if it has less than half of the target. Its mtime stays that of its last line.
+
+    Raises OSError.
+    """
+    if not (epoch / UNLOGGED).exists():
+        (epoch / UNLOGGED).touch()
+        os.utime(epoch / UNLOGGED, (0, 0))
     if left(epoch) >= WANTED // 2:
         return
     try:
         descriptor = os.open(epoch / LOG, os.O_WRONLY)
     except FileNotFoundError:
-        return  # slurmctld makes it
+        return  # slurmctld creates it
     try:
         before = os.fstat(descriptor)
         try:
@@ -53,31 +56,31 @@ def keep(epoch: Path) -> None:
 
 
 def look(epoch: Path, free: int) -> None:
-    """Mark it if lines may get lost. The file is there already: a time of it takes no room. Raises OSError."""
+    """Record it if lines may get lost. The file exists already: a new mtime takes no space. Raises OSError."""
     if free < _TIGHT and left(epoch) < _TIGHT:
-        mark(epoch)
+        set_unlogged(epoch)
 
 
-def mark(epoch: Path) -> None:
-    """Lines may be missing. Raises OSError."""
-    (epoch / MARK).touch()
+def set_unlogged(epoch: Path) -> None:
+    """Record that lines may be missing. Raises OSError."""
+    (epoch / UNLOGGED).touch()
 
 
 def unlogged_since(epoch: Path, made: float) -> bool:
-    """Whether lines may be missing that are younger than that time of the volume."""
+    """Whether lines may be missing since this time of the volume's clock."""
     try:
-        marked = (epoch / MARK).stat().st_mtime
+        since = (epoch / UNLOGGED).stat().st_mtime
     except FileNotFoundError:
         return False
-    return 0 < marked >= made  # at 0 it has only been made, for later
+    return 0 < since >= made  # 0: the file was only created for later
 
 
 def _set_back(descriptor: int, before: os.stat_result) -> None:
-    """Have the log the time that it had, unless there are new lines: clocks are compared by that of the last one."""
+    """Restore the log's mtime unless there are new lines: clocks are compared by the time of the last line."""
     if os.fstat(descriptor).st_size == before.st_size:
         os.utime(descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))
         if os.fstat(descriptor).st_size != before.st_size:
-            os.utime(descriptor)  # a line came just now
+            os.utime(descriptor)  # a line arrived just now
 
 
 def _allocate(descriptor: int, size: int) -> None:

@@ -1,7 +1,7 @@
-"""What slurmctld's log says about itself: how much of what happens it tells.
+"""Finds the lines of slurmctld's log that say how detailed the log is.
 
-Its level and flags may have been changed long before the part of the log that anybody reads. So these lines are found
-however old they are, also when the part of the log that had them is gone.
+Its level and flags may have been changed long before the part of the log that is read. These lines are therefore found
+however old they are, even when the part of the log that contained them is gone.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _LINE = re.compile(
 
 
 def remember(epoch: Path) -> None:
-    """To be called before a part of the log goes."""
+    """Store these lines. Called before a part of the log is removed."""
     half = epoch / f"{_OLD}.half"
-    with suppress(OSError):  # on a full volume it matters more that the log gets shorter
+    with suppress(OSError):  # on a full volume it matters more that the log becomes shorter
         half.write_bytes(b"".join(find(epoch)))
         half.rename(epoch / _OLD)
 
 
 def find(epoch: Path) -> list[bytes]:
-    """These lines, from the last start of a slurmctld on.
+    """These lines since the last start of a slurmctld.
 
-    Some may be there twice, but then all that followed them are, too.
+    A line may occur twice, but then so do all lines that followed it.
     """
     return older(epoch, _read(epoch / f"{LOG}.1") + b"\n" + _read(epoch / LOG))
 
 
 def older(epoch: Path, text: bytes) -> list[bytes]:
-    """The same for the end of that part of the log: what counts where it ends."""
+    """The lines that are in effect at the end of this part of the log."""
     found: list[bytes] = []
     for match in _LINE.finditer(_read(epoch / _OLD) + b"\n" + text):
         if match[1].startswith(b"slurmctld"):
@@ -55,8 +55,8 @@ def _read(file: Path) -> bytes:
 
 
 def stamp(match: re.Match[bytes]) -> float:
-    """The time of a line, from its day and second and, if there is one, its fraction."""
+    """The time of a line, from its date, time and optional fraction."""
     try:
         return calendar.timegm(time.strptime(match[1].decode(), "%Y-%m-%dT%H:%M:%S")) + float(match[2] or 0)
     except ValueError:
-        return 0.0  # no such day
+        return 0.0  # an invalid date

@@ -1,4 +1,4 @@
-"""slurmctld's log and the journal of jobs stay small, and nobody but us writes into them."""
+"""Keeps slurmctld's log and the journal of jobs small, and free of writes by previous guards."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LOG = log_settings.LOG
 JOURNAL = "seltzer.journal"
 LIMIT = 16 << 20
 _OWNER = "seltzer.log-epoch"
-_RECENT = 60.0  # what is that much older than a save is in it, however slow the disk was
+_RECENT = 60.0  # a save covers everything that is this much older, however slow the disk was
 
 
 def take_over(epoch: Path) -> None:
-    """Leave the log behind that a predecessor may still have open: a copy of it is `.1`, and ours will be new.
+    """Start a new log: a previous slurmctld may still have the current one open. A copy of that is kept as `.1`.
 
-    Where there is no room for a copy it becomes `.1` itself, so that a volume that is nearly full blocks nobody.
+    Without space for a copy the log itself becomes `.1`: a nearly full volume must not block the start.
     """
     owner, current = epoch / _OWNER, epoch / LOG
     if _text(owner) == epoch.name or not current.exists():
@@ -28,7 +28,7 @@ def take_over(epoch: Path) -> None:
     try:
         _copy(epoch)
     except OSError as error:
-        log.say(f"{LOG} can't be copied, and is put aside as it is: {error}")
+        log.say(f"{LOG} can't be copied and is renamed instead: {error}")
         _put_aside(epoch)
     owner.write_text(epoch.name)
 
@@ -40,25 +40,25 @@ def _copy(epoch: Path) -> None:
     try:
         status = current.stat()
         half.write_bytes((_end(old, LIMIT - status.st_size) + _end(current, LIMIT))[-LIMIT:])
-        # The time of its last line is how the clocks are compared.
+        # Clocks are compared by the time of its last line.
         os.utime(half, ns=(status.st_atime_ns, status.st_mtime_ns))
         half.rename(old)
     except OSError:
-        half.unlink(missing_ok=True)  # or it would take the room that slurmctld needs to save
+        half.unlink(missing_ok=True)  # it would take the space that slurmctld needs to save
         raise
     current.unlink()
 
 
 def _put_aside(epoch: Path) -> None:
-    """Takes no room, but costs what was put aside before. Where that may tell of what isn't saved, it is marked."""
+    """Takes no space, but replaces the old `.1`. Records it if that may have described unsaved changes."""
     current, old = epoch / LOG, epoch / f"{LOG}.1"
     if old.exists() and old.stat().st_mtime >= continuity.saved(epoch) / 1e9 - _RECENT:
-        log_reserve.mark(epoch)
+        log_reserve.set_unlogged(epoch)
     current.rename(old)
 
 
 def rotate(epoch: Path, reopen: Callable[[], None]) -> None:
-    """Put aside what has grown too large; `reopen` has slurmctld begin a new log. Failing is said, and no harm."""
+    """Rename files that have grown too large; `reopen` makes slurmctld start a new log. Failures are only logged."""
     for name in (LOG, JOURNAL):
         file = epoch / name
         try:
@@ -70,7 +70,7 @@ def rotate(epoch: Path, reopen: Callable[[], None]) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            log.say(f"{name} can't be put aside: {error}")
+            log.say(f"{name} can't be renamed: {error}")
             continue
         if name == LOG:
             reopen()

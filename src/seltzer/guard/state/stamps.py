@@ -1,8 +1,8 @@
-"""Who started, ended and saved what, and when: a line each in `seltzer.stamps`, beside the state that it is about.
+"""Records each start, end and save of slurmctld and its guard: one line each in `seltzer.stamps`, beside the state.
 
-It shows afterwards that no two controllers wrote one state: a line of an epoch never comes after a line of a later
-one. A fenced guard can't write one, since the path that it knows is gone, and a file that it had open before is no
-longer the one that has the name: who begins an epoch begins with a file of their own.
+It proves afterwards that no two controllers wrote one state: a line of an epoch never follows a line of a later one. A
+fenced guard can't add a line, since its path is gone. A file that it opened before no longer has the name: a guard that
+begins an epoch begins with a new file.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from seltzer.guard.state.epoch import Epoch
 
 NAME = "seltzer.stamps"
 LIMIT = 256 << 10
-_HALF = f"{NAME}.half"  # not `.new`: those are Slurm's
+_HALF = f"{NAME}.half"  # not `.new`: that suffix is Slurm's
 _DETAIL = 200
 
 What = Literal["start", "stop", "crash", "save"]
 
 
 class Stamps:
-    """Those of one epoch, by one guard. Failing to write one is said once, and changes nothing."""
+    """The stamps of one epoch by one guard. A failure to write is logged once, and changes nothing."""
 
     def __init__(self, epoch: Epoch, identity: str) -> None:
         self._file = epoch.path / NAME
         self._who = f"epoch={epoch.number} by={identity}"
-        self._ours = False  # whether we have made the file, so that nobody before us has it open
+        self._ours = False  # whether we created the file, so that no previous guard has it open
         self._trouble = ""
 
     def write(self, what: What, detail: str) -> None:
@@ -37,7 +37,7 @@ class Stamps:
             self._append(f"{line.rstrip()}\n".encode(errors="replace"))
         except OSError as error:
             if str(error) != self._trouble:
-                log.say(f"nothing is written into {NAME}: {error}")
+                log.say(f"can't write to {NAME}: {error}")
             self._trouble = str(error)
         else:
             self._trouble = ""
@@ -50,7 +50,7 @@ class Stamps:
             file.write(line)
 
     def _renew(self) -> None:
-        """A new file with what was in the old one, or with its younger half."""
+        """Create a new file with the contents of the old one, or with its newer half."""
         try:
             lines = self._file.read_bytes()
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The free space of the state volume: said before there is none, and kept back for when there is none.
+"""The free space of the state volume: an alarm before it runs out, and a reserve for when it has.
 
-A slurmctld that can't save goes on and acknowledges jobs that the next one won't know. So a file takes up space that
-is given up when the volume is full: saves go on while the alarm rings. A running slurmctld is never ended because of a
-full volume, since its memory is then the best copy there is; but none is started into one.
+A slurmctld that can't save carries on and acknowledges jobs that the next one won't know. A reserve file therefore
+takes up space, and is deleted when the volume is full: saves go on while the alarm is raised. A running slurmctld is
+never ended because of a full volume, since its memory is then the best copy there is; but none is started on one.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ _SHARE = 20  # one part in 20 is 5 %
 
 @dataclass(frozen=True)
 class Space:
-    """What there is, in bytes."""
+    """The volume's space, in bytes."""
 
     size: int
     free: int
     reserve: int = 0
-    """How much the reserve takes of what isn't free."""
+    """How much of the used space is the reserve."""
     state: int = 0
-    """How much Slurm's files take."""
+    """The size of Slurm's files."""
     inodes: int = 0
-    """How many files there may be at most; 0 if nobody counts."""
+    """The maximum number of files; 0 if the file system has none."""
     inodes_free: int = 0
     most: int = 64 * MIB
-    """What the reserve takes on a volume that is large enough."""
+    """The size of the reserve on a volume that is large enough."""
 
     @property
     def wanted(self) -> int:
-        """What the reserve should take."""
+        """The size that the reserve should have."""
         return min(self.most, self.size // _SHARE)
 
     @property
     def spare(self) -> int:
-        """What is free beside the whole reserve, which may have been given up."""
+        """The free space besides the whole reserve, which may have been released."""
         return max(0, self.free + self.reserve - self.wanted)
 
     @property
     def needed(self) -> int:
-        """What saving takes: a file is written anew beside the old one."""
+        """The space that a save takes: files are written beside the old ones."""
         return 2 * self.state + MIB
 
     @property
@@ -66,17 +66,17 @@ class Space:
         return max(min(self.size // _SHARE, _ALARM), 4 * self.state, self.needed)
 
     def low(self, was_low: bool = False) -> bool:
-        """Whether somebody should do something. An alarm that rings ends a little later than it began."""
+        """Whether somebody should act. The alarm ends at a higher level than it begins."""
         slack = 5 if was_low else 4
         return self.few_files(slack) or 4 * self.spare < slack * self.alarm
 
     def few_files(self, slack: int = 5) -> bool:
-        """Whether hardly any files can be made, however much is free: every queued job takes three."""
+        """Whether hardly any files can be created, whatever the free space: every queued job takes three."""
         return bool(self.inodes) and 4 * self.inodes_free < slack * min(self.inodes // _SHARE, _INODES)
 
 
 class Volume:
-    """Looks after the space while one epoch lasts, in a thread of its own: making a file may take its time."""
+    """Watches the space during one epoch, in a thread of its own: allocating a file may take long."""
 
     def __init__(self, settings: Settings, folder: Path, report: Report) -> None:
         self._root = settings.places.state
@@ -95,12 +95,12 @@ class Volume:
     def stop(self) -> None:
         self._over.set()
 
-    def room(self) -> None:
-        """Raises Blocked if slurmctld, started now, couldn't save, and OSError if that can't be seen."""
+    def require_space(self) -> None:
+        """Raises Blocked if a slurmctld started now couldn't save, and OSError if that is unknown."""
         space = self._look()
         free = space.free
         if space.free < space.needed and space.reserve:
-            self._give_up(space)
+            self._release_reserve(space)
             space = self._look()
         lacks = ""
         if space.free < space.needed:
@@ -115,16 +115,16 @@ class Volume:
             lacks = lacks or f"takes no more files ({error.strerror})"
         if not lacks:
             return
-        todo = f"make it larger (controller.storage.size), or remove from {self._root} what isn't Slurm's"
+        todo = f"enlarge it (controller.storage.size), or remove files that aren't Slurm's from {self._root}"
         raise Blocked(f"the state volume is full, it {lacks}: {todo}")
 
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self.attend()
+                self.maintain()
             except FileNotFoundError:
-                pass  # the epoch is over, or about to be
-            except Exception as error:  # also what we didn't think of: nobody else looks after the space
+                pass  # the epoch has ended, or is about to
+            except Exception as error:  # unexpected ones, too: no other thread watches the space
                 words = str(error) if isinstance(error, OSError) else repr(error)
                 if words != self._trouble:
                     log.say(f"the state volume: {words}")
@@ -133,40 +133,40 @@ class Volume:
                 self._trouble = ""
             self._over.wait(self._every)
 
-    def attend(self) -> None:
-        """Look, keep the reserve and room for the log or give up the former, and tell. Raises OSError."""
+    def maintain(self) -> None:
+        """Check the space, adjust the reserve and the log's space, and report. Raises OSError."""
         space = self._look()
         was_low, self._low = self._low, space.low(self._low)
-        self._tell(space, self._low != was_low)
+        self._report_space(space, self._low != was_low)
         if space.reserve and space.free < space.needed:
-            self._give_up(space)
+            self._release_reserve(space)
         elif not self._low and space.reserve < space.wanted:
-            _take_up(self._root / RESERVE, space.wanted)
+            _allocate(self._root / RESERVE, space.wanted)
         elif not self._low:
             log_reserve.keep(self._folder)
-        # Last: where there are no more files it fails, unless the reserve has made room for one.
+        # Last: with no files left it fails, unless releasing the reserve has freed one.
         log_reserve.look(self._folder, space.free)
 
-    def _give_up(self, space: Space) -> None:
-        log.say(f"the state volume is full: gives up the {_mib(space.reserve)} that were kept back")
+    def _release_reserve(self, space: Space) -> None:
+        log.say(f"the state volume is full: releases the reserve of {_mib(space.reserve)}")
         (self._root / RESERVE).unlink(missing_ok=True)
 
     def _look(self) -> Space:
         return look(self._root, self._folder, self._reserve)
 
-    def _tell(self, space: Space, changed: bool) -> None:
+    def _report_space(self, space: Space, changed: bool) -> None:
         if changed:
-            log.say(f"the state volume {'runs full' if self._low else 'has room again'}: {_mib(space.spare)} are free")
-        # In steps, so that the Lease doesn't change with every job.
+            log.say(f"the state volume {'runs full' if self._low else 'has space again'}: {_mib(space.spare)} are free")
+        # Rounded, so that the Lease doesn't change with every job.
         step = max(1, space.size // 100)
-        told: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
+        volume: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
         if self._low and space.few_files():
-            told["files"] = space.inodes_free // 100 * 100
-        (self._report.set if changed else self._report.note)(volume=json.dumps(told))
+            volume["files"] = space.inodes_free // 100 * 100
+        (self._report.set if changed else self._report.note)(volume=json.dumps(volume))
 
 
 def look(root: Path, folder: Path, most: int) -> Space:
-    """Raises OSError, also when the folder is somebody else's by now."""
+    """Raises OSError, also when the folder belongs to another epoch by now."""
     found = os.statvfs(root)
     reserve = 0
     with suppress(FileNotFoundError):
@@ -182,8 +182,8 @@ def look(root: Path, folder: Path, most: int) -> Space:
     )
 
 
-def _take_up(file: Path, size: int) -> None:
-    """Make the file that big, with no hole in it; nothing is left of it if that fails."""
+def _allocate(file: Path, size: int) -> None:
+    """Allocate the file in full, without holes; removes it if that fails."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, size)

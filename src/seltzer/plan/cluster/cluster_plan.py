@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seltzer.api.core import Deployment, Lease, Node, PersistentVolumeClaim, Pod
-from seltzer.api.labels import CONFIG, FINALIZER, LOGIN_CONFIG, TRIAL
+from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import (
@@ -37,7 +37,7 @@ from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import MARK, OURS
 from seltzer.plan.wakeup import Wakeup
 
-CONTROLLER, REST, LOGIN = "slurmctld", "slurmrestd", "login"
+CONTROLLER = "slurmctld"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,15 @@ class Candidate:
     trial: tuple[Manifest, ...]
     # Keys of slurm.conf that differ from what is rolled out and need a restart of slurmctld.
     restarts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A ConfigMap that a component's pods mount, and the annotation that makes their kubelets read it."""
+
+    component: str
+    annotation: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,8 @@ class ClusterObservation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
-    # What is in the login pods' ConfigMap, by its digest; None: there is none.
-    login_config: str | None = None
+    # The ConfigMaps that components' pods mount, beside the cluster's configuration.
+    mounted: tuple[Mounted, ...] = ()
     # The Kubernetes nodes on which the controller's pods are, as far as there are such nodes.
     nodes: Mapping[str, Node] = field(default_factory=dict)
     # For how long the Lease hasn't changed, by our own clock.
@@ -212,12 +221,12 @@ def _trials(seen: ClusterObservation, trial: Trial) -> list[Action]:
 
 def _pokes(seen: ClusterObservation) -> list[Action]:
     """A pod's kubelet brings a changed ConfigMap within a minute, or at once if the pod changes too."""
-    mounted = ((CONTROLLER, CONFIG, seen.active), (LOGIN, LOGIN_CONFIG, seen.login_config))
+    config = (Mounted(CONTROLLER, CONFIG, seen.active),) if seen.active else ()
     return [
-        Poke(pod.metadata.namespace, pod.metadata.name, annotation, wanted)
-        for component, annotation, wanted in mounted
-        for pod in seen.pods.get(component, ())
-        if wanted and not pod_state.deleting(pod) and pod.metadata.annotations.get(annotation) != wanted
+        Poke(pod.metadata.namespace, pod.metadata.name, each.annotation, each.digest)
+        for each in (*config, *seen.mounted)
+        for pod in seen.pods.get(each.component, ())
+        if not pod_state.deleting(pod) and pod.metadata.annotations.get(each.annotation) != each.digest
     ]
 
 

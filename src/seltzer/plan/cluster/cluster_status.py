@@ -10,32 +10,31 @@ from seltzer.api.common import NodeCounts
 from seltzer.api.labels import CONFIG, MESSAGE
 from seltzer.api.labels import SLURM_VERSION as VERSION
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
-from seltzer.plan import conditions, pod_state, slurm_state
+from seltzer.plan import conditions, slurm_state
 from seltzer.plan.actions import PlannedEvent, RemoveStuckPod
 from seltzer.plan.cluster import controller_events, controller_status, stuck_pods
-from seltzer.plan.cluster.cluster_plan import (
-    CONTROLLER,
-    LOGIN,
-    REST,
-    ClusterDecision,
-    ClusterObservation,
-    deleted,
-    obstacle,
-)
+from seltzer.plan.cluster.cluster_plan import ClusterDecision, ClusterObservation, deleted, obstacle
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.plan.conditions import Finding
 
 
 def status(
-    seen: ClusterObservation, decision: ClusterDecision, failures: Sequence[str], now: str
+    seen: ClusterObservation,
+    decision: ClusterDecision,
+    components: Sequence[Finding],
+    failures: Sequence[str],
+    now: str,
 ) -> SlurmClusterStatus:
-    """What is true of the cluster. `failures` is what could not be done just now, in the words of who refused it."""
+    """What is true of the cluster.
+
+    `components` are the conditions of its components. `failures` are the actions that failed in this pass, in the words
+    of the API server or of Slurm.
+    """
     cluster = seen.cluster
-    controller, rest, login = _controller(seen), _rest(seen), _login(seen)
     config = _config(seen, decision)
-    parts = (controller, rest, login, config)
     standby = controller_status.standing_by(seen)
-    findings = [_ready(seen, parts), *parts, controller_status.state_safe(seen), _reconciled(failures)]
+    findings = [_ready(seen, components, config), *components, config]
+    findings += [controller_status.state_safe(seen), _reconciled(failures)]
     findings += [standby] if standby else []
     lease = seen.lease
     told = lease.metadata.annotations if lease else {}
@@ -62,63 +61,15 @@ def _reconciled(failures: Sequence[str]) -> Finding:
     return Finding("Reconciled", "True", "UpToDate", "everything is as the spec says, or on its way")
 
 
-def _ready(seen: ClusterObservation, parts: Sequence[Finding]) -> Finding:
+def _ready(seen: ClusterObservation, components: Sequence[Finding], config: Finding) -> Finding:
     if deleted(seen.cluster):
         return Finding("Ready", "False", "Deleting", obstacle(seen) or "its objects are going")
-    controller, rest, login, config = parts
     if seen.active is None and not config.holds:
         return Finding("Ready", "False", f"Config{config.reason}", config.message)
-    for part in (controller, rest, login):
-        if not part.holds:
-            return Finding("Ready", part.status, part.reason, part.message)
+    for component in components:
+        if not component.holds:
+            return Finding("Ready", component.status, component.reason, component.message)
     return Finding("Ready", "True", "Running", "jobs can be submitted")
-
-
-def _controller(seen: ClusterObservation) -> Finding:
-    if told := controller_status.in_charge(seen):
-        return told
-    found = pod_state.first_trouble(seen.pods.get(CONTROLLER, ()))
-    if found and seen.claim is not None and seen.claim.status.phase == "Pending":
-        asked = seen.cluster.spec.controller.storage.class_name
-        which = f"StorageClass {asked}" if asked else "default StorageClass"
-        words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
-        # The class of a claim can't change, and a cluster that never ran loses nothing when it is made anew.
-        advice = f"if there is no {which}, add it, or delete the cluster and create it with"
-        words = f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className"
-        return Finding("ControllerReady", "False", "VolumePending", words)
-    return _not_ready(seen, "ControllerReady", CONTROLLER)
-
-
-def _rest(seen: ClusterObservation) -> Finding:
-    if not _ready_count(seen, REST):
-        return _not_ready(seen, "RestReady", REST)
-    if seen.slurm.nodes is None:
-        why = seen.failure or "it has not been asked yet"
-        return Finding("RestReady", "Unknown", "Unreachable", f"slurmrestd runs, but Slurm can't be asked: {why}")
-    return Finding("RestReady", "True", "Running", "slurmrestd answers")
-
-
-def _login(seen: ClusterObservation) -> Finding:
-    if seen.cluster.spec.login.replicas == 0:
-        return Finding("LoginReady", "True", "NotWanted", "spec.login.replicas is 0")
-    if not _ready_count(seen, LOGIN):
-        return _not_ready(seen, "LoginReady", LOGIN)
-    return Finding("LoginReady", "True", "Running", "people can log in")
-
-
-def _ready_count(seen: ClusterObservation, component: str) -> int:
-    deployment = seen.deployments.get(component)
-    return deployment.status.ready_replicas if deployment else 0
-
-
-def _not_ready(seen: ClusterObservation, type_: str, component: str) -> Finding:
-    if found := pod_state.first_trouble(seen.pods.get(component, ())):
-        return Finding(type_, "False", found.reason, found.message)
-    deployment = seen.deployments.get(component)
-    for condition in deployment.status.conditions if deployment else ():
-        if condition.type == "ReplicaFailure" and condition.status == "True":
-            return Finding(type_, "False", condition.reason, condition.message)
-    return Finding(type_, "False", "Starting", f"{component} is starting")
 
 
 def _config(seen: ClusterObservation, decision: ClusterDecision) -> Finding:

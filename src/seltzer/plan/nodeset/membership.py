@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from seltzer.api.core import Pod
-from seltzer.api.nodeset import NodeSet
+from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.kube.resource import Key, key_of
 from seltzer.slurm import conf
@@ -45,12 +45,6 @@ def owns(nodeset: NodeSet, pod: Pod) -> bool:
     return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
 
 
-def age(nodeset: NodeSet) -> tuple[str, str, str]:
-    """A sort key: oldest NodeSet first, the same order every time."""
-    metadata = nodeset.metadata
-    return (metadata.creation_timestamp or "9", metadata.namespace, metadata.name)
-
-
 def max_nodes(cluster: SlurmCluster | None) -> int:
     """MaxNodeCount of the cluster's slurm.conf."""
     try:
@@ -71,7 +65,7 @@ def memberships(
     taken: dict[str, NodeSet] = {}
     limit = max_nodes(cluster) if limit is None else limit
     left = limit
-    for nodeset in sorted(nodesets, key=age):
+    for nodeset in oldest_first(nodesets):
         member = _membership(cluster, nodeset, taken, left, limit)
         found[key_of(nodeset)] = member
         if member.member:

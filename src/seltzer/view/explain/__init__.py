@@ -1,1 +1,1 @@
-"""Why a job waits, or why a node takes none, in a paragraph."""
+"""Explains in a paragraph why a job is pending, or why a node accepts no jobs."""

@@ -1,4 +1,4 @@
-"""A job, explained: why it waits, which nodes could take it and why they don't, or where it runs. No I/O."""
+"""Explains a job: why it is pending and which nodes could run it, or where it runs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seltzer.cli import nodes
-from seltzer.cli.facts import Facts
 from seltzer.errors import SeltzerError
 from seltzer.plan import slurm_state
 from seltzer.slurm import hostlist
 from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job
+from seltzer.view import nodes, times
 from seltzer.view.explain import pool, reason
 from seltzer.view.explain.node import unknown
 from seltzer.view.explain.pool import ago, ahead
 from seltzer.view.explain.reason import some
+from seltzer.view.facts import Facts
 
 _OVER = {
     "BOOT_FAIL": "its node didn't start",
@@ -29,13 +29,13 @@ _OVER = {
     "PREEMPTED": "another job took its place",
     "TIMEOUT": "its time was up",
 }
-# Where nobody knows better, Slurm expects a job without a time limit to run for a year.
+# Slurm expects a job without a time limit to run for a year: a start that far away is no forecast.
 _FAR = 180 * 86400
 
 
 @dataclass(frozen=True)
 class JobExplanation:
-    """What there is to say about a job."""
+    """The sentences about a job, and the facts behind them."""
 
     known: Facts
     jobs: Sequence[Job]
@@ -52,7 +52,7 @@ class JobExplanation:
 
 
 def explain(known: Facts, word: str) -> JobExplanation:
-    """Raises where Slurm doesn't know such a job, or can't be asked."""
+    """Raises SeltzerError if Slurm doesn't know the job, or can't be asked."""
     if known.slurm is None:
         raise SeltzerError(known.silence)
     jobs = matching(known.slurm.jobs, word)
@@ -72,7 +72,7 @@ def explain(known: Facts, word: str) -> JobExplanation:
 
 
 def matching(jobs: Sequence[Job], word: str) -> list[Job]:
-    """The job of that ID; all tasks of an array; or the waiting tasks among which it is."""
+    """The job with that ID, all tasks of an array, or the row of pending tasks that includes it."""
     exact = [job for job in jobs if job.id == word or (word.isdigit() and job.number == int(word))]
     if word.isdigit():
         parts = [job for job in jobs if re.split("[_+]", job.id)[0] == word]
@@ -132,7 +132,7 @@ def _running(known: Facts, job: Job) -> list[str]:
 
 
 def _machines(known: Facts, job: Job) -> list[str]:
-    """What is the matter with the Kubernetes nodes that it is on."""
+    """What is wrong with the Kubernetes nodes that it is on."""
     found: dict[str, list[str]] = {}
     for name in job.nodes:
         pod, ailment = known.pod(name), known.ailment(name)
@@ -165,9 +165,9 @@ def _data(job: Job) -> dict[str, object]:
         "nodes": list(job.nodes),
         "cpus": job.cpus,
         "nodeCount": job.node_count,
-        "submitted": nodes.stamp(job.submit),
-        "starts" if job.pending else "started": nodes.stamp(job.start),
-        "ended" if job.over else "ends": nodes.stamp(job.end),
+        "submitted": times.stamp(job.submit),
+        "starts" if job.pending else "started": times.stamp(job.start),
+        "ended" if job.over else "ends": times.stamp(job.end),
         "requeue": job.requeue,
     }
 

@@ -1,4 +1,4 @@
-"""A node, explained: why it takes no jobs, what both sides know about that, and what would bring it back. No I/O."""
+"""Explains a node: why it accepts no jobs, what both sides know about it, and what would bring it back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from seltzer.api.core import Pod, Terminated
 from seltzer.api.nodeset import NodeSet
-from seltzer.cli import facts, kube, nodes
-from seltzer.cli.drain import is_shut
-from seltzer.cli.facts import SELTZER, SLURM, Facts
 from seltzer.errors import SeltzerError
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.nodeset.pod_selection import SCALE_IN, UPDATE
 from seltzer.slurm.models import Node
+from seltzer.view import facts, nodes, times
+from seltzer.view.facts import SELTZER, SLURM, Facts
+from seltzer.view.text import suggestion
 
 _OURS = {
     UPDATE: "its NodeSet was changed, and it is to be replaced",
@@ -25,7 +25,7 @@ _MOST_JOBS = 5
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """What there is to say about a node."""
+    """The sentences about a node, and the facts behind them."""
 
     known: Facts
     name: str
@@ -41,16 +41,16 @@ class NodeExplanation:
 
 
 def explain(known: Facts, name: str) -> NodeExplanation:
-    """Raises where neither side knows such a node."""
+    """Raises SeltzerError if neither side knows the node."""
     if name not in known.names:
-        hint = known.silence or (kube.meant(name, known.names) if known.names else "it has no nodes")
+        hint = known.silence or (suggestion(name, known.names) if known.names else "it has no nodes")
         raise SeltzerError(f"{known.cluster.metadata.name} has no node {name!r} that is known; {hint}")
     sentences = [_what(known, name), *_why(known, name), *_pod(known, name), *_machine(known, name)]
     return NodeExplanation(known, name, [*sentences, *_cure(known, name), *unknown(known)])
 
 
 def unknown(known: Facts) -> list[str]:
-    """What could not be asked, so that nobody takes silence for an answer."""
+    """A sentence for each gap in the facts."""
     return [f"{gap[:1].upper()}{gap[1:].rstrip('.')}." for gap in known.gaps]
 
 
@@ -58,7 +58,7 @@ def _what(known: Facts, name: str) -> str:
     node = known.node(name)
     where = f"{name} of {known.cluster.metadata.name}"
     if known.slurm is None:
-        state, reason = known.last_told(name)
+        state, reason = known.last_known(name)
         before = f"; when Slurm last answered it was {state.lower()}{f' ({reason})' if reason else ''}" if state else ""
         return f"{where} is in a state that isn't known{before}."
     if node is None:
@@ -90,7 +90,7 @@ def _why(known: Facts, name: str) -> list[str]:
     if node is None or not node.reason or slurm_state.is_available(node):
         return []
     who, why = facts.who(node), facts.why(node)
-    ago = f" {facts.span(known.slurm.now - node.reason_time)} ago" if known.slurm and node.reason_time else ""
+    ago = f" {times.span(known.slurm.now - node.reason_time)} ago" if known.slurm and node.reason_time else ""
     did = "drained it" if node.drained else "set it down"
     if who == SELTZER:
         return [f"Seltzer {did}{ago}: {_removal(known, name) if why == SCALE_IN else _OURS.get(why, why)}."]
@@ -122,7 +122,7 @@ def _pod(known: Facts, name: str) -> list[str]:
         waits = (
             "Kubernetes can't place its pod" if trouble.reason == "Unschedulable" else f"Its pod is {trouble.reason}"
         )
-        return [f"{waits}: {nodes.told(trouble, name)}."]
+        return [f"{waits}: {nodes.trouble_words(trouble, name)}."]
     ended = _last_end(pod)
     again = f" since slurmd ended ({ended.reason or f'exit code {ended.exit_code}'})" if ended else ""
     if pod.status.phase in ("", "Pending"):
@@ -144,7 +144,7 @@ def _is_fine(known: Facts, name: str) -> bool:
 
 
 def _machine(known: Facts, name: str) -> list[str]:
-    """What is the matter with its Kubernetes node, unless Seltzer's reason has just said so."""
+    """What is wrong with its Kubernetes node, unless Seltzer's reason already says it."""
     pod, node = known.pod(name), known.node(name)
     if pod is None or not pod.spec.node_name or known.machines is None:
         return []
@@ -170,7 +170,7 @@ def _cure(known: Facts, name: str) -> list[str]:
         return (
             ["Seltzer makes it a new pod, or removes the record, as its NodeSet wants."] if known.nodeset(name) else []
         )
-    if is_shut(node):
+    if nodes.is_shut(node):
         return [_resume(known, name, node)]
     if pod and known.ailment(name):
         return [f"It comes back when {pod.spec.node_name} does."]

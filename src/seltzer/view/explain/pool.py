@@ -1,16 +1,17 @@
-"""The nodes that a job could run on: what they do, what keeps others from coming, which is free next. No I/O."""
+"""The nodes that a job could run on: their states, those that are still starting, and the next to be free."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from seltzer.api.nodeset import NodeSet
-from seltzer.cli import facts, nodes
-from seltzer.cli.facts import Facts
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.nodeset.deletion import partition as own_partition
 from seltzer.slurm import hostlist
 from seltzer.slurm.snapshot import Job, Partition
+from seltzer.view import facts, nodes, times
+from seltzer.view.facts import Facts
+from seltzer.view.text import natural
 
 _MOST_GROUPS = 5
 _LONGEST_LIST, _SHOWN = 60, 3
@@ -18,7 +19,7 @@ _PLURAL = {"is": "are", "isn't": "aren't", "has": "have"}
 
 
 def names(known: Facts, job: Job) -> list[str]:
-    """The nodes that it asks for by name, or else all of its partitions."""
+    """The nodes that the job asks for by name, or else all nodes of its partitions."""
     if known.slurm is None:
         return []
     places = set(job.partition.split(","))
@@ -30,7 +31,7 @@ def names(known: Facts, job: Job) -> list[str]:
 
 
 def doing(known: Facts, job: Job) -> list[str]:
-    """What each of them is doing, told together where it is the same."""
+    """The states of these nodes, grouped."""
     found = names(known, job)
     gone = [name for name in job.wants if known.node(name) is None]
     missing = [f"It asks for {hostlist.fold(gone)}, which Slurm doesn't know."] if gone else []
@@ -44,7 +45,7 @@ def doing(known: Facts, job: Job) -> list[str]:
 
 
 def groups(known: Facts, names: Sequence[str]) -> Iterator[str]:
-    """Nodes with the same to say about, together: `cpu-[0-3] is drained (ann: new disk)`."""
+    """Nodes in the same state, grouped: `cpu-[0-3] is drained (ann: new disk)`."""
     found: dict[str, list[str]] = {}
     for name in names:
         found.setdefault(_state(known, name), []).append(name)
@@ -69,14 +70,14 @@ def _state(known: Facts, name: str) -> str:
 
 
 def nodesets(known: Facts, job: Job) -> list[NodeSet]:
-    """Those whose nodes are in its partition, or will be."""
+    """The NodeSets whose nodes are in its partition, or will be."""
     places = set(job.partition.split(","))
     within = {known.nodeset(name) for name in names(known, job)}
     return [each for each in known.nodesets if own_partition(each) in places or each.metadata.name in within]
 
 
 def starting(known: Facts, job: Job) -> list[str]:
-    """NodeSets of its partition that aren't all there yet, and what they wait for."""
+    """NodeSets of its partition that are still starting, and what they wait for."""
     sentences = []
     for nodeset in nodesets(known, job) if known.pods is not None else ():
         name, wanted = nodeset.metadata.name, nodeset.spec.replicas
@@ -84,7 +85,7 @@ def starting(known: Facts, job: Job) -> list[str]:
         coming = [pod for pod in pods if not pod_state.deleting(pod) and known.node(pod.metadata.name) is None]
         lacking = wanted - sum(not pod_state.deleting(pod) for pod in pods)
         if trouble := pod_state.first_trouble(coming):
-            sentences.append(f"NodeSet {name} waits for Kubernetes: {nodes.told(trouble, '')}.")
+            sentences.append(f"NodeSet {name} waits for Kubernetes: {nodes.trouble_words(trouble, '')}.")
         elif coming:
             sentences.append(f"{hostlist.fold([pod.metadata.name for pod in coming])} of NodeSet {name} is starting.")
         elif lacking > 0:
@@ -94,11 +95,11 @@ def starting(known: Facts, job: Job) -> list[str]:
 
 
 def next_free(known: Facts, job: Job) -> list[str]:
-    """Which node will be free first, as far as time limits tell."""
+    """Which node will be free first, judged by time limits."""
     busy = [name for name in names(known, job) if known.jobs_on(name) and not is_shut(known, name)]
     times = {name: at for name in busy if isinstance(at := known.free_at(name), int)}
     if times:
-        name = min(times, key=lambda each: (times[each], facts.natural(each)))
+        name = min(times, key=lambda each: (times[each], natural(each)))
         return [f"The next node to be free is {name}, {nodes.deadline(known, times[name])}."]
     if busy:
         return ["The jobs on its nodes have no time limit, so nobody can tell when one will be free."]
@@ -106,22 +107,22 @@ def next_free(known: Facts, job: Job) -> list[str]:
 
 
 def is_shut(known: Facts, name: str) -> bool:
-    """It takes no new jobs."""
+    """Whether it accepts no new jobs."""
     node = known.node(name)
     return node is None or not slurm_state.is_available(node)
 
 
 def partitions(known: Facts, job: Job) -> list[Partition]:
-    """Those that it may run in."""
+    """The partitions that it may run in."""
     there = known.slurm.partitions if known.slurm else {}
     return [there[name] for name in job.partition.split(",") if name in there]
 
 
 def ago(known: Facts, when: int | None) -> str:
     """How long ago that was, by slurmctld's clock."""
-    return facts.span(max(0, known.slurm.now - when)) if known.slurm and when else "a moment"
+    return times.span(max(0, known.slurm.now - when)) if known.slurm and when else "a moment"
 
 
 def ahead(known: Facts, when: int | None) -> str:
-    """In how long that is: `in 5m`."""
-    return nodes.until(when - known.slurm.now) if known.slurm and when else "some time"
+    """How far in the future that is: `in 5m`."""
+    return times.until(when - known.slurm.now) if known.slurm and when else "some time"

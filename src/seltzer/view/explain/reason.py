@@ -1,17 +1,16 @@
-"""Why a job waits: Slurm's word for it in plain ones, and what can be done. No I/O."""
+"""Why a job is pending: Slurm's reason in plain words, and what to do about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 
-from seltzer.cli import facts, nodes
-from seltzer.cli.facts import Facts
-from seltzer.cli.slurm import DEFAULT_USER
-from seltzer.plan import jobids
 from seltzer.slurm import snapshot
 from seltzer.slurm.snapshot import Job
+from seltzer.view import nodes, times
 from seltzer.view.explain import pool
+from seltzer.view.facts import LOGIN_USER, Facts
+from seltzer.wire import job_ids
 
 _MOST_JOBS = 5
 
@@ -61,7 +60,7 @@ _HELD = (
 _CLOSED = ("PartitionDown", "PartitionInactive")
 _TOO_MUCH = ("PartitionConfig", "PartitionNodeLimit")
 _NEVER = "DependencyNeverSatisfied"
-# Waiting for these has nothing to do with which nodes are free.
+# These reasons don't depend on which nodes are free.
 _ELSEWHERE = frozenset(
     (
         *(*_HELD, *_CLOSED, _NEVER, "BeginTime", "Dependency", "PartitionTimeLimit", "Licenses", "JobArrayTaskLimit"),
@@ -71,12 +70,12 @@ _ELSEWHERE = frozenset(
 
 
 def is_elsewhere(job: Job) -> bool:
-    """Whether what it waits for has nothing to do with which nodes are free."""
+    """Whether it waits for something that doesn't depend on which nodes are free."""
     return _word(job) in _ELSEWHERE or _limit(job) is not None
 
 
 def asks_too_much(job: Job) -> bool:
-    """Whether its partition, as it is, can never give it what it asks for."""
+    """Whether it asks for more than its partition has."""
     return _word(job) in _TOO_MUCH
 
 
@@ -86,7 +85,7 @@ def _word(job: Job) -> str:
 
 
 def _limit(job: Job) -> str | None:
-    """Whose limit stands in its way, such as AssocGrpCpuLimit or MaxJobsPerAccount; None if none does."""
+    """Whose limit it has reached, such as AssocGrpCpuLimit or MaxJobsPerAccount; None if none."""
     word = _word(job)
     return next((whose for prefix, whose in _LIMITS.items() if word.startswith(prefix) and word not in _PLAIN), None)
 
@@ -110,7 +109,7 @@ def plain(known: Facts, job: Job) -> str:
 
 
 def _priority(known: Facts, job: Job) -> str:
-    """Of two with the same priority, the older one comes first; one that waits for something else isn't in the way."""
+    """Of two jobs with the same priority the older one is first. Jobs that wait for something else don't count."""
     places, mine = set(job.partition.split(",")), (-job.priority, job.number)
     first = [
         each.id
@@ -161,14 +160,14 @@ def _too_long(known: Facts, job: Job) -> str:
     limits = [each.most_seconds for each in pool.partitions(known, job) if each.most_seconds is not None]
     if not limits or (job.limit is not None and job.limit <= max(limits)):
         return "it asks for more time than its partition allows"
-    asked = f"for {facts.span(job.limit)}" if job.limit is not None else "to run without a time limit"
-    return f"it asks {asked}, and its partition allows {facts.span(max(limits))}"
+    asked = f"for {times.span(job.limit)}" if job.limit is not None else "to run without a time limit"
+    return f"it asks {asked}, and its partition allows {times.span(max(limits))}"
 
 
 def advice(known: Facts, job: Job) -> list[str]:
-    """What the reason leaves open, and what to do about it."""
+    """Details about the reason, and what to do about it."""
     word = _word(job)
-    name, owner = known.cluster.metadata.name, f"--user {job.user} " if job.user != DEFAULT_USER else ""
+    name, owner = known.cluster.metadata.name, f"--user {job.user} " if job.user != LOGIN_USER else ""
     said = _history(known, job)
     if word in _HELD:
         who = owner if word == "JobHeldUser" else "--user root "
@@ -185,10 +184,10 @@ def advice(known: Facts, job: Job) -> list[str]:
 
 
 def _history(known: Facts, job: Job) -> list[str]:
-    """What a crash of slurmctld had to do with it, or else an administrator."""
-    found = known.controller.told.recovered or None
+    """That it was recovered after a crash of slurmctld, or an administrator's comment."""
+    found = known.controller.report.recovered or None
     groups = [group for recovery in reversed(found.recoveries) for group in recovery.groups] if found else []
-    why = next((group.why for group in groups if job.id in jobids.expand(group.jobs)), "")
+    why = next((group.why for group in groups if job.id in job_ids.expand(group.jobs)), "")
     if why:
         return [f"It was found again after a crash of slurmctld: {snapshot.tidy(why).rstrip('.')}."]
     return [f"An administrator noted: {job.note.rstrip('.')}."] if job.note else []
@@ -204,6 +203,6 @@ def _scale(known: Facts, job: Job) -> list[str]:
 
 
 def some(ids: Sequence[str]) -> str:
-    """The first of many, and how many more."""
+    """The first of many IDs, and the number of the others."""
     more = f" and {len(ids) - _MOST_JOBS} more" if len(ids) > _MOST_JOBS else ""
     return f"{', '.join(ids[:_MOST_JOBS])}{more}"

@@ -13,6 +13,7 @@ from tests.fakes.guard.rig import until
 from seltzer.guard.kube.client import ApiError, KubeClient
 from seltzer.guard.kube.lease import LeaseKeeper
 from seltzer.guard.settings import Settings, Times
+from seltzer.wire.annotations import ACCEPT_STATE, EPOCH, SAVED
 
 Make = Callable[..., LeaseKeeper]
 
@@ -77,26 +78,26 @@ def test_a_lease_is_taken_after_its_duration_by_our_own_clock(api: FakeApi, keep
 
 def test_who_can_not_renew_holds_it_but_is_not_sure(api: FakeApi, keeper: Make) -> None:
     ours = keeper("pod-a")
-    until("it is ours", lambda: ours.sure())
+    until("it is ours", lambda: ours.surely_held())
     api.away = True
-    until("it may be another's by now", lambda: not ours.sure())
+    until("it may be another's by now", lambda: not ours.surely_held())
     assert ours.term == 1
     api.away = False
-    until("it is ours for sure", lambda: ours.sure())
+    until("it is ours for sure", lambda: ours.surely_held())
     assert ours.term == 1
 
 
 def test_who_renounces_has_to_win_it_again(api: FakeApi, keeper: Make) -> None:
     ours = keeper("pod-a")
     until("it is ours", lambda: ours.term == 1)
-    ours.renounce()
+    ours.give_up_term()
     until("it is ours again, in another term", lambda: ours.term == 2)
 
 
 def test_who_stands_by_only_looks_and_wins_soon_after_a_clean_release(api: FakeApi, keeper: Make) -> None:
     lease = 2.0
     first = keeper("pod-a", lease)
-    until("it is ours", first.sure)
+    until("it is ours", first.surely_held)
     asked: list[object] = []
     api.on_ask = asked.append
     standby = keeper("pod-b", lease)
@@ -104,7 +105,7 @@ def test_who_stands_by_only_looks_and_wins_soon_after_a_clean_release(api: FakeA
     until("both have asked often", lambda: len(asked) > 5)
     assert {write["spec"]["holderIdentity"] for write in api.writes} == {"pod-a"}
     assert api.addresses == ["address-of-pod-a"]
-    assert standby.heard()
+    assert standby.in_contact()
     first.end()
     released = time.monotonic()
     until("the standby has it", lambda: standby.term)
@@ -116,7 +117,7 @@ def test_who_wins_knows_what_the_one_before_told_and_leaves_it_there(api: FakeAp
     annotate(api, epoch="7", saved="700", config="old", crash="{}")
     ours = keeper("pod-a")
     until("it is ours", lambda: ours.term)
-    assert (ours.inherited["epoch"], ours.inherited["saved"]) == ("7", "700")
+    assert (ours.inherited[EPOCH], ours.inherited[SAVED]) == ("7", "700")
     assert {name: api.report.get(name) for name in ("epoch", "saved", "crash", "config")} == {
         "epoch": "7",
         "saved": "700",
@@ -125,7 +126,7 @@ def test_who_wins_knows_what_the_one_before_told_and_leaves_it_there(api: FakeAp
     }
     ours.report.set(epoch="8", saved="")
     until("it tells its own", lambda: api.report.get("epoch") == "8" and "saved" not in api.report)
-    assert ours.inherited["epoch"] == "7"
+    assert ours.inherited[EPOCH] == "7"
 
 
 def test_who_lost_it_and_wins_again_does_not_tell_what_is_over(api: FakeApi, keeper: Make) -> None:
@@ -138,7 +139,7 @@ def test_who_lost_it_and_wins_again_does_not_tell_what_is_over(api: FakeApi, kee
     until("it is ours again", lambda: ours.term == 2)
     mine = [write for write in api.writes if write["spec"]["holderIdentity"] == "pod-a"]
     assert mine[-1]["metadata"]["annotations"]["seltzer.dev/epoch"] == "4"
-    assert (ours.inherited["epoch"], api.report["phase"]) == ("4", "starting")
+    assert (ours.inherited[EPOCH], api.report["phase"]) == ("4", "starting")
 
 
 def test_what_others_ask_is_passed_on_and_an_api_server_that_is_away_changes_nothing(
@@ -156,7 +157,7 @@ def test_what_others_ask_is_passed_on_and_an_api_server_that_is_away_changes_not
     annotate(api, hold="true")
     until("it is held", lambda: ours.hold)
     api.away = True
-    until("it has not heard for long", lambda: not ours.heard())
+    until("it has not heard for long", lambda: not ours.in_contact())
     assert ours.hold
     api.away = False
     annotate(api, hold=None)
@@ -167,7 +168,7 @@ def test_what_is_used_up_is_removed_once(api: FakeApi, keeper: Make) -> None:
     annotate(api, accept_state="epoch-3", hold="false")
     ours = keeper("pod-a")
     until("it is ours", lambda: ours.term)
-    ours.use_up("accept-state")
+    ours.consume(ACCEPT_STATE)
     until("it is gone", lambda: "accept-state" not in api.report)
     annotate(api, accept_state="epoch-4")
     writes = len(api.writes)

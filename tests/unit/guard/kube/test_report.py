@@ -58,7 +58,7 @@ def test_a_message_is_cut_and_a_document_is_not(capfd: pytest.CaptureFixture[str
 def test_the_last_news_are_told_at_once_in_their_order_and_fit_into_the_lease() -> None:
     told, hurried = report()
     for number in range(20):
-        told.tell(f"Reason{number}", "\ud800" * 5000)
+        told.add_event(f"Reason{number}", "\ud800" * 5000)
     assert len(hurried) == 20
     news = json.loads(told.get("news"))
     assert [each["reason"] for each in news] == [f"Reason{number}" for number in range(12, 20)]

@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seltzer.guard import recovery
-from seltzer.guard.recovery import found as found_
-from seltzer.guard.recovery import history, journal, spool, traces
+from seltzer.guard.recovery import findings, history, journal, spool, traces
 from seltzer.guard.state import log_reserve, rotation
 
 T0 = 1_700_000_000  # a time of the volume
@@ -118,7 +117,7 @@ def at(seconds: float, text: str) -> str:
     return f"[{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}] {text}\n"
 
 
-def told_of(epoch: Path, found: recovery.Found) -> set[int]:
+def told_of(epoch: Path, found: recovery.Findings) -> set[int]:
     """Of which jobs the repair knows something."""
     return {job for job, _ in traces.read(history.read(epoch, found.since, found.floor).lines).jobs}
 
@@ -142,12 +141,12 @@ def test_whatever_happens_to_the_clock_all_lines_since_the_last_save_are_read(
     epoch: Path, zone: float, step: float, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill(epoch, zone, step, busy)
-    monkeypatch.setattr(found_, "_now", lambda _: int((SAVED + step + 4) * 1e9))
+    monkeypatch.setattr(findings, "_now", lambda _: int((SAVED + step + 4) * 1e9))
     found = recovery.find(epoch)
     wanted = {5, 6} if busy else {5}
     if zone < 0:
         wanted.add(4)  # an hour seems to be there twice: both are read
-    assert found.quiet and told_of(epoch, found) == wanted
+    assert found.needs_repair and told_of(epoch, found) == wanted
 
 
 @pytest.mark.parametrize("ahead", [0, 10, 30, 4000, -10, -30, -4000])
@@ -156,7 +155,7 @@ def test_who_takes_over_reads_what_another_clock_wrote(
 ) -> None:
     kill(epoch)
     rotation.take_over(epoch)
-    monkeypatch.setattr(found_, "_now", lambda _: int((KILLED - ahead) * 1e9))
+    monkeypatch.setattr(findings, "_now", lambda _: int((KILLED - ahead) * 1e9))
     found = recovery.find(epoch)
     write_log(epoch, at(KILLED - ahead, "slurmctld version 26.05.5 started on cluster x(885)"))
     assert told_of(epoch, found) == {5, 6}
@@ -168,9 +167,9 @@ def test_what_was_repaired_is_not_looked_at_again_however_late_it_seems_to_be(ep
     recovery.find(epoch)
     mine = at(KILLED - 3000, "Recovered JobId=5 Assoc=0")
     write_log(epoch, mine, at=KILLED - 3000)
-    recovery.finished(epoch, history.last_line(epoch))
+    recovery.mark_repaired(epoch, history.last_line(epoch))
     save_state(epoch, KILLED - 2995)
-    assert not recovery.find(epoch).quiet
+    assert not recovery.find(epoch).needs_repair
     write_log(epoch, mine + at(KILLED - 2990, START % 7), at=KILLED - 2990)
     assert told_of(epoch, recovery.find(epoch)) == {7}
 
@@ -180,13 +179,13 @@ def test_the_place_up_to_which_all_is_repaired_is_found_again_whatever_users_wri
     (epoch / history.LOG).write_bytes((at(2, START % 5) + at(3, "x")).encode() + odd + b"[2026-")
     line = history.last_line(epoch)
     assert line == at(3, "x").rstrip()
-    assert told_of(epoch, recovery.Found(epoch, floor=line)) == set()
+    assert told_of(epoch, recovery.Findings(epoch, floor=line)) == set()
 
 
 def test_a_repair_that_the_log_does_not_know_hides_nothing(epoch: Path) -> None:
     kill(epoch)
     for floor in (repr(float(KILLED + 1800)), at(KILLED + 1800, "x").rstrip()):
-        recovery.finished(epoch, floor)
+        recovery.mark_repaired(epoch, floor)
         assert told_of(epoch, recovery.find(epoch)) == {5, 6}
 
 
@@ -340,7 +339,7 @@ def test_what_is_kept_of_a_withdrawn_job_is_not_replaced_by_the_script_that_only
 
 
 def test_a_new_cluster_has_lost_nothing(epoch: Path) -> None:
-    assert not recovery.find(epoch).quiet
+    assert not recovery.find(epoch).needs_repair
 
 
 def test_jobs_younger_than_the_state_are_found_and_safe_before_the_start(epoch: Path) -> None:
@@ -348,7 +347,7 @@ def test_jobs_younger_than_the_state_are_found_and_safe_before_the_start(epoch: 
     save_state(epoch, T0 - 5)
     write_log(epoch, submit(12, 30) + LINE % (31, "sched: Allocate JobId=12_3(15) NodeList=n1 #CPUs=1 Partition=cpu"))
     found = recovery.find(epoch)
-    assert (found.quiet, found.jobs, found.first_job_id) == (True, frozenset({12}), 16)
+    assert (found.needs_repair, found.jobs, found.first_job_id) == (True, frozenset({12}), 16)
     assert spool.saved(epoch) == {12}
 
 
@@ -359,7 +358,7 @@ def test_an_idle_cluster_that_crashes_starts_as_ever(epoch: Path) -> None:
     with (epoch / history.LOG).open("a") as log:
         log.write("[2026-11-16T05:13:00.000] Node n1 now responding\n")
     os.utime(epoch / history.LOG, (T0 + 2199, T0 + 2199))
-    assert not recovery.find(epoch).quiet
+    assert not recovery.find(epoch).needs_repair
     assert not (epoch / spool.RECOVERY).exists()
 
 
@@ -367,18 +366,18 @@ def test_after_a_clean_end_nothing_is_looked_for(epoch: Path) -> None:
     write_job(epoch, 12, at=T0 - 1)
     save_state(epoch, T0)
     write_log(epoch, submit(12, 30))
-    recovery.ended_well(epoch, before=(T0 - 5) * 10**9)
-    assert not recovery.find(epoch).quiet
+    recovery.mark_clean_exit(epoch, before=(T0 - 5) * 10**9)
+    assert not recovery.find(epoch).needs_repair
     save_state(epoch, T0 + 9)  # slurmctld has run since
-    assert recovery.find(epoch).quiet
+    assert recovery.find(epoch).needs_repair
 
 
 def test_an_end_without_a_save_is_not_clean(epoch: Path) -> None:
     write_job(epoch, 12, at=T0 - 1)
     save_state(epoch, T0 - 3)
     write_log(epoch, submit(12, 30))
-    recovery.ended_well(epoch, before=(T0 - 3) * 10**9)
-    assert recovery.find(epoch).quiet
+    recovery.mark_clean_exit(epoch, before=(T0 - 3) * 10**9)
+    assert recovery.find(epoch).needs_repair
 
 
 def test_a_repair_that_was_cut_short_is_found_again_until_it_is_finished(epoch: Path) -> None:
@@ -391,9 +390,9 @@ def test_a_repair_that_was_cut_short_is_found_again_until_it_is_finished(epoch: 
     source.rmdir()  # slurmctld has started, and saved a state without the job
     save_state(epoch, T0 + 3000)
     again = recovery.find(epoch)
-    assert (again.quiet, again.jobs, again.since) == (True, first.jobs, first.since)
-    recovery.finished(epoch, history.last_line(epoch))
-    assert not recovery.find(epoch).quiet
+    assert (again.needs_repair, again.jobs, again.since) == (True, first.jobs, first.since)
+    recovery.mark_repaired(epoch, history.last_line(epoch))
+    assert not recovery.find(epoch).needs_repair
 
 
 def test_who_begins_an_epoch_leaves_the_log_of_the_one_before_behind(epoch: Path) -> None:

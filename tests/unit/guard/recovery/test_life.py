@@ -15,7 +15,7 @@ from tests.fakes.guard.api import FakeApi
 from tests.fakes.guard.rig import Rig, until
 from tests.unit.guard.recovery.test_files import submit, write_job
 
-from seltzer.guard.recovery import firstid
+from seltzer.guard.recovery import first_job_id
 
 NO_JOBS = "#!/bin/sh\nexit 0\n"
 
@@ -101,7 +101,7 @@ def test_no_first_id_is_set_that_would_have_slurmctld_drop_jobs(rig: Rig) -> Non
     (0, b"", False),
 ])  # fmt: skip
 def test_a_first_id_leaves_room_for_all_jobs_that_may_be_saved(wanted: int, conf: bytes, given: bool) -> None:
-    assert firstid.line(wanted, conf) == (f"FirstJobId={wanted}\n" if given else "")
+    assert first_job_id.line(wanted, conf) == (f"FirstJobId={wanted}\n" if given else "")
 
 
 def test_a_job_that_lost_does_not_take_survives_and_is_named(rig: Rig) -> None:
@@ -126,7 +126,7 @@ def test_what_can_be_kept_nowhere_is_looked_at_again_until_it_can(rig: Rig) -> N
         file.write_text("not a folder")
     os.kill(pid, signal.SIGKILL)
     until("the job is named", lambda: rig.api.report.get("recovered"))
-    until("it is not forgotten", lambda: rig.said.count("the next start looks at it again") > 1)
+    until("it is not forgotten", lambda: rig.said.count("the next start looks at them again") > 1)
     (rig.state / "lost").unlink()
     assert rig.running() != pid
     assert "echo 12" in (rig.state / "lost" / "job.12" / "script").read_text()
@@ -208,7 +208,7 @@ def test_a_clean_stop_is_followed_by_a_start_as_ever(rig: Rig) -> None:
 
 
 def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
-    rig.start(roll_call=0.3)
+    rig.start(reregister_after=0.3)
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
@@ -240,12 +240,12 @@ def asked(rig: Rig) -> int:
 
 def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
     diagnose(rig, 3)
-    rig.start(roll_call=0.1, roll_call_again=0.05, talk=0.02)
+    rig.start(reregister_after=0.1, reregister_retry=0.05, node_reply=0.02)
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
-    until("it is put off", lambda: "not yet, since slurmctld waits for 3 answers" in rig.said)
+    until("it is put off", lambda: "do not register again yet: slurmctld waits for 3 answers" in rig.said)
     until("it is asked again and again", lambda: asked(rig) > 10)
     assert len(rig.happened("reconfigure")) == before
     diagnose(rig, 0)
@@ -254,22 +254,22 @@ def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
 
 def test_a_talk_to_nodes_that_is_over_soon_puts_nothing_off(rig: Rig) -> None:
     diagnose(rig, 2, 1, 0)
-    rig.start(roll_call=0.1, roll_call_again=60.0, talk=10.0)
+    rig.start(reregister_after=0.1, reregister_retry=60.0, node_reply=10.0)
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
-    assert "not yet" not in rig.said
+    assert "do not register again yet" not in rig.said
 
 
 def test_who_can_not_tell_is_not_waited_for(rig: Rig) -> None:
     (rig.folder / "sdiag").write_text("#!/bin/sh\necho something else\n")
     (rig.folder / "sdiag").chmod(0o755)
-    rig.start(roll_call=0.1, roll_call_again=60.0)
+    rig.start(reregister_after=0.1, reregister_retry=60.0)
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
-    assert "aren't waited for" in rig.said
+    assert "no longer waits for nodes" in rig.said

@@ -20,10 +20,11 @@ from seltzer.guard import recovery
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.repairer import Repairer
-from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmError
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.verdicts import UNSEEN
 from seltzer.guard.settings import Settings
 from seltzer.guard.state import log_reserve, rotation
+from seltzer.wire.squeue import QueueEntry
 
 START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
 
@@ -32,7 +33,7 @@ START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
 class Ctl:
     """slurmctld: its queue, what it was told, and what it refuses."""
 
-    jobs: dict[tuple[int, str], Listed] = field(default_factory=dict)
+    jobs: dict[tuple[int, str], QueueEntry] = field(default_factory=dict)
     submitted: dict[int, dict[str, Any]] = field(default_factory=dict)
     cancelled: list[str] = field(default_factory=list)
     never_again: list[str] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Ctl:
     """Jobs whose submission isn't answered, with what happens meanwhile."""
 
     def knows(self, job: int, state: str = "PENDING", task: str = "", id_: int = 0, held: bool = False) -> None:
-        self.jobs[job, task] = Listed(job, task, id_ or job, state, 1000, held)
+        self.jobs[job, task] = QueueEntry(job, task, id_ or job, state, 1000, held)
 
     def _answer(self) -> None:
         if self.dead:
@@ -57,7 +58,7 @@ class Ctl:
         if self.deaf:
             raise SlurmError("no answer")
 
-    def queue(self) -> list[Listed]:
+    def queue(self) -> list[QueueEntry]:
         self._answer()
         return list(self.jobs.values())
 
@@ -76,7 +77,7 @@ class Ctl:
     def complete(self, statuses: dict[int, int]) -> None:
         self._answer()
         if self.old:
-            raise SlurmError("only Slurm 26.05 can be told how a job has ended")
+            raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
         self.completed |= statuses
 
     def never_requeue(self, names: Sequence[str]) -> None:
@@ -123,13 +124,13 @@ def journal(epoch: Path, **options: dict[str, Any]) -> None:
     (epoch / "seltzer.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def outcomes(recovered: recovery.Recovered) -> dict[str, str]:
+def outcomes(recovered: recovery.RepairReport) -> dict[str, str]:
     return {job.id: job.outcome for job in recovered.jobs}
 
 
 def run(epoch: Path, ctl: Ctl, log: str, keep_jobs: bool = True) -> dict[str, str]:
     write_log(epoch, log)
-    recovered = recovery.Recovered()
+    recovered = recovery.RepairReport()
     recovery.repair(recovery.find(epoch), ctl, keep_jobs, recovered)
     return outcomes(recovered)
 
@@ -137,7 +138,7 @@ def run(epoch: Path, ctl: Ctl, log: str, keep_jobs: bool = True) -> dict[str, st
 def repaired(epoch: Path, ctl: Ctl, log: str) -> tuple[bool, dict[str, str]]:
     """Whether what was found may be forgotten, and what each job is told."""
     write_log(epoch, log)
-    recovered = recovery.Recovered()
+    recovered = recovery.RepairReport()
     safe = recovery.repair(recovery.find(epoch), ctl, True, recovered)
     return safe, {job.id: job.why for job in recovered.jobs}
 
@@ -225,7 +226,7 @@ def test_a_job_whose_id_was_given_to_another_one_is_kept_and_the_other_is_left_a
     write_job(epoch, 12, key="k12")
     journal(epoch, k12={"user_id": "1000"})
     write_log(epoch, submit(12, 1) + LINE % (2, START % 12))
-    found, recovered = recovery.find(epoch), recovery.Recovered()
+    found, recovered = recovery.find(epoch), recovery.RepairReport()
     give_away(epoch, 12)
     ctl = Ctl(submitted={12: {}})
     if known:  # otherwise it comes between the look at the queue and the submission
@@ -256,7 +257,7 @@ def test_a_job_whose_put_back_was_not_answered_is_known_by_its_key(epoch: Path) 
     write_job(epoch, 12, key="k12")
     journal(epoch, k12={"user_id": "1000"})
     write_log(epoch, submit(12, 1))
-    found, recovered = recovery.find(epoch), recovery.Recovered()
+    found, recovered = recovery.find(epoch), recovery.RepairReport()
     environment = spool.directory(epoch, 12) / "environment"
     environment.unlink()  # so that the one that is safe stays as it was
     environment.write_bytes(struct.pack("=I", 2) + b"SELTZER_PUT_BACK=\0SELTZER_JOB=k12\0")
@@ -286,7 +287,7 @@ def test_a_job_of_which_nobody_knows_whether_it_was_taken_says_so(epoch: Path) -
     write_job(epoch, 12, key="k12")
     journal(epoch, k12={"user_id": "1000"})
     _, whys = repaired(epoch, Ctl(unanswered={12: lambda ctl: setattr(ctl, "deaf", True)}), submit(12, 1))
-    assert whys["12"].startswith("look first whether it is in the queue")
+    assert whys["12"].startswith("first check whether it is in the queue")
     assert (epoch.parent / spool.LOST / "job.12" / "script").exists()
 
 
@@ -336,7 +337,7 @@ def test_when_slurmctld_dies_everything_is_left_for_the_next_start(epoch: Path) 
     write_log(epoch, LINE % (1, START % 12) + submit(14, 2))
     for ctl in (Ctl(dead=True), Ctl(deaf=True, gone=True)):
         with pytest.raises(Cancelled):
-            recovery.repair(recovery.find(epoch), ctl, True, recovery.Recovered())
+            recovery.repair(recovery.find(epoch), ctl, True, recovery.RepairReport())
     assert not withdrawn(started) and spool.saved(epoch) == {14}
     assert not (epoch.parent / spool.LOST).exists()
 
@@ -382,7 +383,7 @@ def test_what_can_neither_be_held_nor_put_aside_is_not_left_to_run(
     ctl.knows(12)
     safe, whys = repaired(epoch, ctl, LINE % (1, START % 12))
     assert not safe, "so the next start looks at it again, before anything is scheduled"
-    assert "tried in vain: Input/output error" in whys["12"]
+    assert "did not succeed: Input/output error" in whys["12"]
 
 
 def fail(*_: object) -> None:
@@ -403,7 +404,7 @@ def test_a_repair_that_is_cancelled_keeps_nothing_of_which_nobody_is_told(epoch:
     write_log(epoch, submit(12, 1) + submit(13, 2))
     found = recovery.find(epoch)
     with pytest.raises(Cancelled):
-        recovery.repair(found, Ctl(refuses={13: SlurmError("no answer")}, gone=True), True, recovery.Recovered())
+        recovery.repair(found, Ctl(refuses={13: SlurmError("no answer")}, gone=True), True, recovery.RepairReport())
     assert spool.saved(epoch) == {12, 13} and not (epoch.parent / spool.LOST).exists()
 
 
@@ -412,7 +413,7 @@ def test_a_job_that_was_put_back_is_named_although_the_repair_is_cancelled(epoch
         write_job(epoch, job, key=f"k{job}")
     journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
     write_log(epoch, submit(12, 1) + submit(13, 2))
-    recovered = recovery.Recovered()
+    recovered = recovery.RepairReport()
     with pytest.raises(Cancelled):
         recovery.repair(recovery.find(epoch), Ctl(refuses={13: SlurmError("no answer")}, gone=True), True, recovered)
     assert outcomes(recovered) == {"12": "put-back"}
@@ -426,8 +427,8 @@ def test_when_the_repair_itself_fails_all_that_was_not_put_back_is_kept_and_told
     started = write_job(epoch, 15, at=T0 - 900)
     write_log(epoch, "".join((submit(12, 1), submit(13, 2), LINE % (3, START % 15))))
 
-    def breaks(_: object, __: object, ___: object, recovered: recovery.Recovered) -> bool:
-        recovered.tell("12", 1000, "put-back", "it had not started")
+    def breaks(_: object, __: object, ___: object, recovered: recovery.RepairReport) -> bool:
+        recovered.add("12", 1000, "put-back", "it had not started")
         raise RuntimeError("of which nobody thought")
 
     found = recovery.find(epoch)
@@ -486,8 +487,8 @@ def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path)
 
 def mark(epoch: Path, at: float) -> None:
     """Then there was no room for the log."""
-    (epoch / log_reserve.MARK).touch()
-    os.utime(epoch / log_reserve.MARK, (at, at))
+    (epoch / log_reserve.UNLOGGED).touch()
+    os.utime(epoch / log_reserve.UNLOGGED, (at, at))
 
 
 def test_where_lines_of_the_log_may_be_missing_nothing_that_waits_is_taken_for_unstarted(epoch: Path) -> None:
@@ -544,7 +545,7 @@ def test_a_repair_that_was_cut_short_still_knows_that_lines_are_missing(epoch: P
     assert recovery.find(epoch).unlogged
     mark(epoch, 0)  # what was saved meanwhile is younger
     assert recovery.find(epoch).unlogged
-    recovery.finished(epoch, "")
+    recovery.mark_repaired(epoch, "")
     assert not recovery.find(epoch).unlogged
 
 

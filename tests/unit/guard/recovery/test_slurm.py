@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Listed, SlurmCommands, SlurmError
+from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmCommands, SlurmError
 from seltzer.guard.settings import Places
 from seltzer.guard.wake import Waker
+from seltzer.wire.squeue import QueueEntry
 
 # Answers as slurmrestd does: what it refuses it tells twice, and then it has gone.
 SLURMRESTD = """
@@ -69,8 +70,8 @@ def slurm(places: Places) -> Iterator[SlurmCommands]:
 
 def test_the_queue_is_read_and_what_makes_no_sense_is_left_out(slurm: SlurmCommands) -> None:
     assert slurm.queue() == [
-        Listed(12, "", 12, "RUNNING", 1000, held=False),
-        Listed(20, "3", 24, "PENDING", 1001, held=True),
+        QueueEntry(12, "", 12, "RUNNING", 1000, held=False),
+        QueueEntry(20, "3", 24, "PENDING", 1001, held=True),
     ]
 
 

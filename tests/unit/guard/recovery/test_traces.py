@@ -50,7 +50,7 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         [START, ASK, "job_signal: 9 of running JobId=7 successful 0x8004"],
         Trace(started="n1", cancelled=True),
     ),
-    "asked to end, and no answer": ([ASK], Trace(asked=1000)),
+    "asked to end, and no answer": ([ASK], Trace(cancel_asked_by=1000)),
     "asked to end by somebody who may not": (
         [
             ASK,
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[list[str], Trace]] = {
     ),
     "a heterogeneous job": (
         ["_slurm_rpc_submit_batch_het_job: JobId=7 SLUID=s651M7H5HASF00 usec=347"],
-        Trace(submitted=True, together=True),
+        Trace(submitted=True, heterogeneous=True),
     ),
     "submitted while the log was too quiet to tell of its start": (
         ["Set debug level to 'info'", SUBMIT],
@@ -191,7 +191,9 @@ def test_tasks_of_an_array_are_told_apart_and_its_own_record_is_the_array() -> N
         )
     )
     assert found.of(8) == Trace(submitted=True, held=False)
-    assert found.by_array() == {8: {"1": Trace(started="n1"), "4": Trace(started="n1"), "[2-3]": Trace(asked=1000)}}
+    assert found.by_array() == {
+        8: {"1": Trace(started="n1"), "4": Trace(started="n1"), "[2-3]": Trace(cancel_asked_by=1000)}
+    }
     assert found.highest == 11, "a task has an ID of its own"
 
 
@@ -218,7 +220,7 @@ def test_what_users_write_into_the_log_is_no_evidence(line: str, name: str) -> N
 
 def test_nobody_asks_to_end_a_job_in_the_name_of_another() -> None:
     asked = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 0 uid 1000"
-    assert traces.read(stamped([asked])).of(7).asked is None
+    assert traces.read(stamped([asked])).of(7).cancel_asked_by is None
 
 
 def test_a_line_without_a_time_is_none_of_slurmctlds() -> None:

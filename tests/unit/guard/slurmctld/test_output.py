@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seltzer.guard.slurmctld.output import bare, verdict
+from seltzer.guard.slurmctld.output import bare, cause
 
 STAMP = "[2026-11-15T23:53:27.045] "
 NOISE = [
@@ -37,9 +37,9 @@ NOISE = [
     ],
 )
 def test_the_words_that_help(said: list[str], told: str) -> None:
-    assert verdict(said) == told
+    assert cause(said) == told
 
 
 def test_a_line_is_never_too_long_nor_upsets_a_terminal() -> None:
-    assert len(verdict(["fatal: " + "x" * 5000])) == 1000
+    assert len(cause(["fatal: " + "x" * 5000])) == 1000
     assert bare("\x1b[31mred\x07") == "?[31mred?"

@@ -12,7 +12,7 @@ from tests.fakes.guard.rig import until
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.guard.slurmctld import partitions
-from seltzer.guard.slurmctld.partitions import Teller
+from seltzer.guard.slurmctld.partitions import PartitionUpdater
 
 CONF = b"""# PartitionName=not State=DOWN
 ClusterName=demo
@@ -54,7 +54,7 @@ def test_what_was_written_is_read_and_nonsense_is_nothing(tmp_path: Path) -> Non
     partitions.write(tmp_path / "gone", {"a": "UP"})  # fenced: nothing is written, and nothing is raised
 
 
-Tell = Callable[[bytes], Teller]
+Tell = Callable[[bytes], PartitionUpdater]
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def tell(tmp_path: Path) -> Tell:
     def hear(reason: str, message: str) -> None:
         (tmp_path / "heard").write_text(f"{reason}: {message}")
 
-    return lambda conf: Teller(tmp_path, conf, settings, Processes(), hear)
+    return lambda conf: PartitionUpdater(tmp_path, conf, settings, Processes(), hear)
 
 
 def said(folder: Path) -> list[str]:
@@ -100,7 +100,8 @@ def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, t
     until("it is written down", lambda: partitions.read(tmp_path) == {"a": "DRAIN"})
     tell(two).end()
     assert said(tmp_path) == [A] * 2
-    assert (tmp_path / "heard").read_text() == "PartitionsSet: what is declared has changed: partition a is DRAIN now"
+    heard = (tmp_path / "heard").read_text()
+    assert heard == "PartitionsSet: the declared states have changed: partition a is now DRAIN"
 
 
 def test_a_partition_that_slurmctld_refuses_costs_no_other_and_is_told_alone_the_next_time(

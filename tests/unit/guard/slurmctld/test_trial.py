@@ -23,7 +23,7 @@ from seltzer.guard.slurmctld import trial
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Times
 given = json.loads(sys.argv[1])
-folders = {name: Path(given[name]) for name in ("config", "keys", "state", "etc", "verdict")}
+folders = {name: Path(given[name]) for name in ("config", "keys", "state", "etc", "termination_log")}
 places = Places(**folders, slurmctld=tuple(given["slurmctld"]), trial_port=given["trial_port"])
 sys.exit(trial.run(places, Times(trial=given["trial"], probe=0.01), Processes()))
 """
@@ -39,7 +39,7 @@ class Trial:
     def start(self, *lines: str, seconds: float = 10) -> subprocess.Popen[str]:
         text = "\n".join(["SlurmctldPort=1", f"FakeJournal={self.folder}/journal", *lines])
         (self.folder / "config" / "slurm.conf").write_text(text)
-        names = {name: str(self.folder / name) for name in ("config", "keys", "state", "etc", "verdict")}
+        names = {name: str(self.folder / name) for name in ("config", "keys", "state", "etc", "termination_log")}
         slurmctld = [sys.executable, "-S", str(FAKES / "slurmctld.py")]
         given = {**names, "slurmctld": slurmctld, "trial_port": free_port(), "trial": seconds}
         return subprocess.Popen(
@@ -53,7 +53,7 @@ class Trial:
         """The exit code and the one line, which is printed and left for the pod's status."""
         process = self.start(*lines, seconds=seconds)
         printed, _ = process.communicate(timeout=20)
-        assert printed.splitlines() == [(self.folder / "verdict").read_text()]
+        assert printed.splitlines() == [(self.folder / "termination_log").read_text()]
         return process.returncode, printed.strip()
 
     @property

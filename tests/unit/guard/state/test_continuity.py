@@ -11,7 +11,8 @@ import pytest
 
 from seltzer.guard.state import continuity, epoch
 from seltzer.guard.state.continuity import Written
-from seltzer.guard.state.epoch import Blocked, Overtaken
+from seltzer.guard.state.epoch import Blocked, LostRace
+from seltzer.wire.annotations import EPOCH, SAVED
 
 NOBODY = 65534
 LEASE = "-n ns lease/demo-slurmctld"
@@ -33,10 +34,10 @@ def yes() -> bool:
     ("annotations", "known"),
     [
         ({}, Written(0, 0)),
-        ({"epoch": "3"}, Written(3, 0)),
-        ({"epoch": "3", "saved": "1700000000000000001"}, Written(3, 1700000000000000001)),
-        ({"epoch": "-1", "saved": "yes"}, Written(0, 0)),
-        ({"epoch": "²", "saved": "9" * 50}, Written(0, 0)),
+        ({EPOCH: "3"}, Written(3, 0)),
+        ({EPOCH: "3", SAVED: "1700000000000000001"}, Written(3, 1700000000000000001)),
+        ({EPOCH: "-1", SAVED: "yes"}, Written(0, 0)),
+        ({EPOCH: "²", SAVED: "9" * 50}, Written(0, 0)),
     ],
 )
 def test_what_the_lease_tells(annotations: dict[str, str], known: Written) -> None:
@@ -136,7 +137,7 @@ def test_a_file_that_can_not_be_read_is_named() -> None:
         assert why_blocked(folder) == ""
         (folder / "node_state").chmod(0)
         said = why_blocked(folder)
-        assert re.search(r"node_state in .* can't be read by user \d+ \(Permission denied\).*chown", said)
+        assert re.search(r"user \d+ can't read node_state in .* \(Permission denied\).*chown", said)
 
 
 def test_a_file_that_gives_an_error_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +150,7 @@ def test_a_file_that_gives_an_error_is_named(tmp_path: Path, monkeypatch: pytest
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Path, "open", broken)
-    with pytest.raises(Blocked, match=r"job_state in .* can't be read by user \d+ \(Input/output error\)"):
+    with pytest.raises(Blocked, match=r"user \d+ can't read job_state in .* \(Input/output error\)"):
         continuity.usable(folder)
 
 
@@ -174,7 +175,7 @@ def test_a_state_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_who_sleeps_in_the_check_finds_the_name_gone(tmp_path: Path) -> None:
     made(tmp_path / "epoch-3", 100)
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, yes, check=lambda found: epoch.begin(tmp_path, yes))
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-4"]
 
@@ -186,7 +187,7 @@ def test_what_is_wrong_with_a_state_that_is_another_ones_by_now_is_nobody_s_conc
         epoch.begin(tmp_path, yes)
         continuity.check(found, Written(3, 9 * 10**9), "", LEASE)
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, yes, check=late)
 
 

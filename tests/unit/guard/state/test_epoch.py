@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seltzer.guard.state import epoch
-from seltzer.guard.state.epoch import Blocked, Overtaken
+from seltzer.guard.state.epoch import Blocked, LostRace
 
 
 def names(state: Path) -> list[str]:
@@ -61,7 +61,7 @@ def test_two_states_are_not_guessed_about(tmp_path: Path) -> None:
 
 def test_who_is_not_sure_to_lead_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "epoch-4").mkdir()
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, lambda: False)
     assert names(tmp_path) == ["epoch-4"]
 
@@ -73,7 +73,7 @@ def test_who_sleeps_after_looking_finds_the_name_gone(tmp_path: Path) -> None:
         epoch.begin(tmp_path, yes)  # meanwhile, another one
         return True
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, sleep)
     assert names(tmp_path) == ["epoch-5"]
 
@@ -85,7 +85,7 @@ def test_who_sleeps_before_making_the_first_epoch_makes_no_second_state(tmp_path
             epoch.begin(tmp_path, yes)
         return True
 
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, sleep)
     assert names(tmp_path) == [f"epoch-{beginnings}"]
 
@@ -120,7 +120,7 @@ def test_a_name_never_comes_back_whenever_a_sleeper_wakes(
         return original(self, target)
 
     monkeypatch.setattr(Path, step, sleep)
-    with pytest.raises(Overtaken):
+    with pytest.raises(LostRace):
         epoch.begin(tmp_path, yes)
     assert names(tmp_path) == [f"epoch-{beginnings}"]
     assert [other.ours() for other in others] == [False] * (beginnings - 1) + [True]
@@ -128,7 +128,8 @@ def test_a_name_never_comes_back_whenever_a_sleeper_wakes(
 
 def test_a_state_that_was_taken_away_is_not_made_anew(tmp_path: Path) -> None:
     epoch.begin(tmp_path, yes).path.rename(tmp_path / "taken-away")
-    with pytest.raises(Blocked, match=r"had a state, and it is gone: bring it back, or begin anew \(rm .*/.origin-0\)"):
+    todo = r"restore it, or start with an empty one \(rm .*/.origin-0\)"
+    with pytest.raises(Blocked, match=rf"had a state, which is gone: {todo}"):
         epoch.begin(tmp_path, yes)
     (tmp_path / ".origin-0").unlink()
     assert epoch.begin(tmp_path, yes).number == 1
@@ -149,9 +150,9 @@ def test_the_link_has_one_name_for_ever_and_leads_nowhere_once_somebody_else_has
 
 def test_what_the_nodes_were_told_is_known_in_the_next_epoch(tmp_path: Path) -> None:
     ours = epoch.begin(tmp_path, yes)
-    assert ours.told == ""
-    ours.tell("one")
+    assert ours.rolled_out == ""
+    ours.set_rolled_out("one")
     ours = epoch.begin(tmp_path, yes)  # after a crash
-    assert ours.told == "one"
-    ours.tell("two")
-    assert ours.told == "two"
+    assert ours.rolled_out == "one"
+    ours.set_rolled_out("two")
+    assert ours.rolled_out == "two"

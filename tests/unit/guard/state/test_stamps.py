@@ -47,7 +47,7 @@ def test_who_is_fenced_stamps_nothing_and_says_so_once(tmp_path: Path, capfd: py
     fenced.write("save", "too late")
     fenced.write("save", "too late")
     assert len(lines(tmp_path)) == 2
-    assert capfd.readouterr().err.count("nothing is written into seltzer.stamps") == 1
+    assert capfd.readouterr().err.count("can't write to seltzer.stamps") == 1
 
 
 def test_who_was_fenced_with_the_file_open_writes_into_one_without_a_name(tmp_path: Path) -> None:

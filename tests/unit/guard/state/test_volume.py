@@ -71,13 +71,13 @@ class Disk:
         self.reserve = folder / "reserve"
         self.others = 10 * MIB
         self.hurried = 0
-        self.report = Report(self._hurry)
+        self.report = Report(self._renew_now)
         places = Places(state=folder)
         self.settings = Settings("ns", "lease", "slice", "pod", "address", places)
         self.volume = Volume(self.settings, self.epoch, self.report)
         monkeypatch.setattr(os, "statvfs", self._statvfs)
 
-    def _hurry(self) -> None:
+    def _renew_now(self) -> None:
         self.hurried += 1
 
     def _statvfs(self, _: Path) -> SimpleNamespace:
@@ -97,50 +97,50 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 
 def test_space_is_kept_back_and_given_up_when_there_is_none_and_kept_back_again(disk: Disk) -> None:
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.reserve.stat().st_blocks * 512 >= 5 * MIB, "it really takes the space"
     assert disk.told == {"free": 85 * MIB, "size": 100 * MIB, "low": False}
     disk.others = 93 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.told["low"], "the alarm comes first"
     assert disk.reserve.exists()
     disk.others = 95 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert not disk.reserve.exists()
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.told == {"free": 0, "size": 100 * MIB, "low": True}, "what was kept back isn't free"
     disk.others = 10 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.told["low"] is False
     assert disk.reserve.exists()
 
 
 def test_little_changes_are_not_told_and_great_ones_at_once(disk: Disk) -> None:
-    disk.volume.attend()
+    disk.volume.maintain()
     told = disk.told
     disk.others += 4096
-    disk.volume.attend()
+    disk.volume.maintain()
     disk.others += 50 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.told != told
     assert disk.hurried == 0
     disk.others = 99 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert disk.hurried == 1
 
 
 def test_nothing_is_started_into_a_full_volume(disk: Disk) -> None:
     (disk.epoch / "job_state").write_bytes(b"x" * MIB)
-    disk.volume.attend()
+    disk.volume.maintain()
     disk.others = 95 * MIB
-    disk.volume.room()
+    disk.volume.require_space()
     assert not disk.reserve.exists(), "it takes what was kept back"
     disk.others = 98 * MIB
     with pytest.raises(Blocked, match=r"full, it has 2.0 MiB left, and slurmctld needs 3.0 MiB .*storage.size"):
-        disk.volume.room()
+        disk.volume.require_space()
     disk.others = 97 * MIB
-    disk.volume.room()
-    assert {file.name for file in disk.epoch.iterdir()} == {"job_state", log_reserve.MARK}
+    disk.volume.require_space()
+    assert {file.name for file in disk.epoch.iterdir()} == {"job_state", log_reserve.UNLOGGED}
 
 
 def test_a_volume_that_takes_no_more_files_is_full(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_volume_that_takes_no_more_files_is_full(disk: Disk, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "touch", full)
     with pytest.raises(Blocked, match="takes no more files"):
-        disk.volume.room()
+        disk.volume.require_space()
 
 
 def test_space_that_can_not_be_kept_back_leaves_nothing_behind(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,21 +158,21 @@ def test_space_that_can_not_be_kept_back_leaves_nothing_behind(disk: Disk, monke
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space"):
-        disk.volume.attend()
+        disk.volume.maintain()
     assert not disk.reserve.exists()
 
 
 def test_the_log_has_room_of_its_own_which_it_can_use_when_there_is_none(disk: Disk) -> None:
     log = disk.epoch / "slurmctld.log"
     log.write_text("a line\n")
-    disk.volume.attend()  # makes the reserve
-    disk.volume.attend()
+    disk.volume.maintain()  # makes the reserve
+    disk.volume.maintain()
     assert log.read_text() == "a line\n", "it is no longer than it was"
     assert log_reserve.left(disk.epoch) >= log_reserve.WANTED - 4096
     with log.open("a") as file:
         file.write("x" * (3 * MIB))
     disk.others = 100 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert log_reserve.left(disk.epoch) < 2 * MIB, "no more is taken while others need it"
     assert not log_reserve.unlogged_since(disk.epoch, 1.0), "the log goes on"
 
@@ -181,15 +181,15 @@ def test_lines_that_may_be_missing_are_told_for_as_long_as_they_matter(disk: Dis
     log = disk.epoch / "slurmctld.log"
     log.touch()
     before = time.time() - 1
-    disk.volume.attend()
-    disk.volume.attend()
+    disk.volume.maintain()
+    disk.volume.maintain()
     with log.open("a") as file:
         file.write("x" * log_reserve.WANTED)
     assert not log_reserve.unlogged_since(disk.epoch, before)
     disk.others = 100 * MIB
     disk.reserve.unlink()
     with pytest.raises(Blocked):
-        disk.volume.room()
+        disk.volume.require_space()
     assert log_reserve.unlogged_since(disk.epoch, before)
     assert not log_reserve.unlogged_since(disk.epoch, time.time() + 1), "what was saved later knows all of it"
 
@@ -200,9 +200,9 @@ def test_a_file_system_without_such_room_loses_nothing_else(disk: Disk, monkeypa
 
     monkeypatch.setattr(log_reserve, "_allocate", unsupported)
     (disk.epoch / "slurmctld.log").touch()
-    disk.volume.attend()
+    disk.volume.maintain()
     with pytest.raises(OSError, match="not supported"):
-        disk.volume.attend()
+        disk.volume.maintain()
     assert disk.reserve.exists()
     assert disk.told["low"] is False
 
@@ -250,7 +250,7 @@ def no_more_files(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_reserve_is_given_up_before_a_mark_is_made_which_may_need_it(disk: Disk) -> None:
     disk.reserve.write_bytes(b"x" * (5 * MIB))
     disk.others = 95 * MIB
-    disk.volume.attend()
+    disk.volume.maintain()
     assert not disk.reserve.exists()
     assert log_reserve.unlogged_since(disk.epoch, 1.0), "there was no room for a moment"
 
@@ -259,7 +259,7 @@ def test_the_reserve_is_given_up_before_a_mark_is_made_which_may_need_it(disk: D
 def test_a_mark_that_can_not_be_made_keeps_no_start_from_the_reserve(disk: Disk) -> None:
     disk.reserve.write_bytes(b"x" * (5 * MIB))
     disk.others = 95 * MIB
-    disk.volume.room()
+    disk.volume.require_space()
     assert log_reserve.unlogged_since(disk.epoch, 1.0)
 
 

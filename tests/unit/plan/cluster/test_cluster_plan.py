@@ -32,10 +32,13 @@ from seltzer.api.slurmcluster import (
     SlurmClusterStatus,
     Storage,
 )
+from seltzer.build.components import login, slurmrestd
+from seltzer.build.components.table import CONTROL_PLANE, findings
 from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
-from seltzer.plan.cluster.cluster_plan import CONTROLLER, LOGIN, REST, Candidate, ClusterObservation, decide
+from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted, decide
 from seltzer.plan.cluster.cluster_status import happenings, status
 
+REST, LOGIN = slurmrestd.NAME, login.NAME
 CONFIG_MAP = manifest("ConfigMap", "demo-config", "d1")
 TRIAL = (manifest("ConfigMap", "demo-trial-t1", "d1"), manifest("Pod", "demo-trial-t1", "d1"))
 CONTROLLER_MANIFEST, SERVICE = manifest("Deployment", "demo-slurmctld", ""), manifest("Service", "demo-login", "")
@@ -162,8 +165,9 @@ def test_the_controllers_kubelet_is_told_of_a_new_configuration_once() -> None:
 
 def test_a_login_pod_is_poked_when_its_keys_change() -> None:
     told = Pod(metadata=ObjectMeta(name="l-1", namespace="ns", annotations={LOGIN_CONFIG: "k1"}))
-    assert actions(seen(pods={LOGIN: (told,)}, login_config="k1")) == ()
-    assert actions(seen(pods={LOGIN: (told,)}, login_config="k2")) == (Poke("ns", "l-1", LOGIN_CONFIG, "k2"),)
+    old, new = (Mounted(LOGIN, LOGIN_CONFIG, digest) for digest in ("k1", "k2"))
+    assert actions(seen(pods={LOGIN: (told,)}, mounted=(old,))) == ()
+    assert actions(seen(pods={LOGIN: (told,)}, mounted=(new,))) == (Poke("ns", "l-1", LOGIN_CONFIG, "k2"),)
 
 
 def test_a_deleted_cluster_waits_for_its_nodes_and_keeps_its_volume() -> None:
@@ -213,7 +217,7 @@ def lease(transitions: int = 0, **told: str) -> Lease:
     return Lease(metadata=ObjectMeta(annotations=annotations), spec=spec)
 
 
-RUNNING = {CONTROLLER: deployment(), REST: deployment(), LOGIN: deployment()}
+RUNNING = {each.name: deployment() for each in CONTROL_PLANE}
 ACTIVE = things.pod("demo-slurmctld-x", template="")
 
 
@@ -231,7 +235,7 @@ def told_of(pod: Pod) -> Pod:
 
 
 def told(observation: ClusterObservation, *failures: str) -> SlurmClusterStatus:
-    return status(observation, decide(observation), failures, time_at(NOW))
+    return status(observation, decide(observation), findings(observation), failures, time_at(NOW))
 
 
 def condition(of: SlurmClusterStatus, type_: str) -> Condition:

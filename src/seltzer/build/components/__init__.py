@@ -1,0 +1,1 @@
+"""The components of a cluster: one module each, and `table` with a row for each."""

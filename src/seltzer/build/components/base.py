@@ -1,0 +1,96 @@
+"""What the rest of Seltzer has to know about a component, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import names
+from seltzer.build.images import Images
+from seltzer.build.names import Manifest
+from seltzer.plan.cluster import deployment_status
+from seltzer.plan.cluster.cluster_plan import ClusterObservation
+from seltzer.plan.conditions import Finding
+
+OPERATOR = "operator"
+"""A peer in `Ingress` that is no component."""
+
+GeneratedKey = Literal["openssh-ed25519"]
+"""How the content of a Secret is generated: a private key in OpenSSH's format."""
+
+
+@dataclass(frozen=True)
+class Ingress:
+    """Peers that may connect to ports of a component; everything else is refused.
+
+    A peer is the name of a component, or OPERATOR. Without peers everyone may connect; without ports to any port.
+    """
+
+    peers: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The condition of a SlurmCluster that tells about a component; it shows as a row of `seltzer status`."""
+
+    type: str
+    judge: Callable[[ClusterObservation], Finding]
+
+
+@dataclass(frozen=True)
+class Log:
+    """Where `seltzer logs` finds a component's log: the container, and how to find the pod.
+
+    deployment: any pod of its Deployment. lease: the pod that holds its Lease. node: the pod named like the Slurm node.
+    """
+
+    container: str
+    pod: Literal["deployment", "lease", "node"] = "deployment"
+
+
+def home(cluster: SlurmCluster) -> Sequence[str]:
+    """The cluster's own namespace."""
+    return (cluster.metadata.namespace,)
+
+
+def deployed(name: str, type_: str, well: str) -> Condition:
+    """A condition that is true while a pod of the component's Deployment is ready."""
+    return Condition(type_, lambda seen: deployment_status.ready(seen, name, type_, well))
+
+
+@dataclass(frozen=True)
+class Component:
+    """One part of a cluster. Its objects are named `<cluster>-<name>`, and its pods carry the name as a label."""
+
+    name: str
+    ports: Mapping[str, int]
+    ingress: tuple[Ingress, ...]
+    log: Log
+    # The namespaces that its pods may be in.
+    namespaces: Callable[[SlurmCluster], Sequence[str]] = home
+    # Objects that are kept as they are here by server-side apply.
+    applied: Callable[[SlurmCluster, Images], list[Manifest]] = lambda cluster, images: []
+    # Objects that are created when they are missing, and never changed.
+    created_once: Callable[[SlurmCluster], list[Manifest]] = lambda cluster: []
+    # The keys of its Secret, which is generated when it is missing, and never changed.
+    secret: Mapping[str, GeneratedKey] = field(default_factory=dict)
+    # The annotation that tells its pods' kubelets about a change of its ConfigMap, for pods that mount it.
+    config_annotation: str = ""
+    # None: it isn't part of the control plane, so the status of the SlurmCluster says nothing about it.
+    condition: Condition | None = None
+    # Why the user has none of it; empty: there should be some.
+    unwanted: Callable[[SlurmCluster], str] = lambda cluster: ""
+
+    def named(self, cluster: SlurmCluster) -> str:
+        """The name of its objects."""
+        return names.of_component(cluster, self.name)
+
+    def finding(self, seen: ClusterObservation) -> Finding:
+        """Its condition as it is now."""
+        assert self.condition, f"{self.name} has no condition"
+        if why := self.unwanted(seen.cluster):
+            return Finding(self.condition.type, "True", "NotWanted", why)
+        return self.condition.judge(seen)

@@ -1,0 +1,1 @@
+"""Start, break and end one sandbox: its processes, namespaces, network and files."""
