@@ -57,7 +57,7 @@ def seen(
     item: NodeSet | None = None,
     *pods: Pod,
     slurm: SlurmState = UNKNOWN,
-    verdict: Membership = MEMBER,
+    membership: Membership = MEMBER,
     template: str | None = "new",
     refusal: str = "",
     closing: bool = False,
@@ -71,7 +71,7 @@ def seen(
     """What a plan for a NodeSet looks at. No job waits, and all has been so for long, unless it is said."""
     observation = NodeSetObservation(
         nodeset=item or nodeset(),
-        verdict=verdict,
+        membership=membership,
         pods=pods,
         template=template,
         slurm=slurm,

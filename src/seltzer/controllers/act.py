@@ -1,6 +1,6 @@
-"""Do what a plan asks for: side by side, each on its own, so that one that fails holds up no other.
+"""Do a plan's actions: side by side, and each on its own, so that one that fails holds up no other.
 
-What is told to have been done was done: not what others had changed meanwhile, nor what there was no time for.
+The result names only what was done: neither what others changed in the meantime, nor what there was no time for.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from seltzer.plan.actions import (
     Delete,
     DeletePods,
     Hold,
-    MirrorPods,
     OnKubernetes,
     OnSlurm,
+    PatchPods,
     PodPatch,
     PodRef,
     Poke,
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Failure:
-    """What could not be done, and why."""
+    """An action that failed, and why."""
 
     action: Action
     message: str
@@ -58,18 +58,18 @@ class Failure:
 
 @dataclass(frozen=True)
 class ActResult:
-    """What became of a plan's actions."""
+    """The outcome of a plan's actions."""
 
-    # As they were done: with those names only that something was done about.
+    # With only the names that were acted on.
     done: tuple[Action, ...]
     failures: tuple[Failure, ...]
-    # Some were begun and took long: the next pass goes on with what is left of them.
+    # Some items were not reached in time: the next pass goes on with them.
     unfinished: bool = False
 
 
 @dataclass(frozen=True)
 class _ActionResult:
-    """An action as it was done; None: nothing of it was. And why the rest was refused, if it was."""
+    """The part of an action that was done, None if none was; and why the rest was refused."""
 
     done: Action | None
     error: SeltzerError | None = None
@@ -84,7 +84,7 @@ class Subject:
 
 
 class Actor:
-    """Does actions for one subject."""
+    """Does the actions of one subject's plan."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Actor:
         self._unfinished = False
 
     async def act(self, actions: Iterable[Action]) -> ActResult:
-        """Inputs first, then what uses them."""
+        """Stage by stage."""
         done: list[Action] = []
         failures: list[Failure] = []
         actions = list(actions)
@@ -158,14 +158,14 @@ class Actor:
                 return await self._create_pods(action)
             case DeletePods():
                 return await self._delete_pods(action)
-            case MirrorPods(patches):
-                some = await self._each(patches, lambda patch: if_there(self._mirror(patch)))
+            case PatchPods(patches):
+                some = await self._each(patches, lambda patch: if_there(self._patch_pod(patch)))
                 return _ActionResult(replace(action, patches=some.done) if some.done else None, some.error)
             case _:
                 return _ActionResult(action if await self._do_whole(action) else None)
 
     async def _do_whole(self, action: OnKubernetes) -> bool:
-        """What is about one object; whether something was done."""
+        """Act on one object; whether something was done."""
         match action:
             case Apply(manifest):
                 resource = kinds.BY_KIND[manifest["kind"]]
@@ -183,13 +183,13 @@ class Actor:
                 return await self._remove_stuck(action)
             case SetFinalizer(present):
                 return await self._set_finalizer(present)
-        raise AssertionError(f"{action} is about many")
+        raise AssertionError(f"{action} acts on many objects")
 
     async def _remove_stuck(self, pod: RemoveStuckPod) -> bool:
         if (seen := pod.silent) is not None:
             lease = await self._client.get(kinds.LEASES, seen.metadata.name, seen.metadata.namespace)
             if lease.metadata.resource_version != seen.metadata.resource_version:
-                return False  # its guard may have spoken since: it is looked at again
+                return False  # its guard may have renewed it since: the next pass looks again
         call = self._client.delete(kinds.PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0)
         return await if_there(call)
 
@@ -204,11 +204,11 @@ class Actor:
         try:
             await self._client.create(resource, manifest, manifest["metadata"]["namespace"])
         except AlreadyExists:
-            return False  # it was made before, by us: the answer was lost
+            return False  # we made it, and the answer was lost
         return True
 
     async def _create_pods(self, action: CreatePods) -> _ActionResult:
-        """One first: if that is refused, a thousand more would be as well."""
+        """One first: if it is refused, a thousand more would be too."""
         first, *others = action.names
         made = (first,) if await self._create_pod(first) else ()
         some = await self._each(others, self._create_pod)
@@ -241,8 +241,8 @@ class Actor:
         if answer is not None:
             self._wrote_pod(answer)
 
-    async def _mirror(self, patch: PodPatch) -> None:
-        """Labels and annotations go with the status, in one call: of pods the API server takes them there too."""
+    async def _patch_pod(self, patch: PodPatch) -> None:
+        """Labels, annotations and status in one call: for pods the API server takes all of them there."""
         metadata: dict[str, Any] = {"uid": patch.uid}
         if patch.labels:
             metadata["labels"] = patch.labels
@@ -250,7 +250,7 @@ class Actor:
             metadata["annotations"] = patch.annotations
         body: dict[str, Any] = {"metadata": metadata}
         if patch.conditions:
-            # Written out: a field that isn't there stays as it is.
+            # All fields are written out: one that is missing would stay as it is.
             body["status"] = {
                 "conditions": [
                     {
@@ -269,7 +269,7 @@ class Actor:
                 kinds.PODS, patch.name, namespace, patch=body, subresource="status", strategic=True
             )
         except Invalid as error:
-            if "metadata.uid" in str(error):  # another pod of this name: the next pass looks at that one
+            if "metadata.uid" in str(error):  # another pod of this name: the next pass sees it
                 raise Conflict(error.status, error.reason, str(error)) from error
             raise
         self._wrote_pod(answer)
@@ -277,7 +277,7 @@ class Actor:
     async def _set_finalizer(self, present: bool) -> bool:
         metadata = self._subject.item.metadata
         others = [each for each in metadata.finalizers if each != FINALIZER]
-        # Onto this very version only: somebody else's finalizer must not get lost.
+        # Only onto this version: somebody else's finalizer must not get lost.
         patch = {
             "metadata": {
                 "resourceVersion": metadata.resource_version,
@@ -301,8 +301,8 @@ class Actor:
 
 def _summary(action: Action) -> str:
     match action:
-        case MirrorPods(patches):
-            return f"MirrorPods {hostlist.fold([patch.name for patch in patches])[:200]}"
+        case PatchPods(patches):
+            return f"PatchPods {hostlist.fold([patch.name for patch in patches])[:200]}"
         case Apply(manifest) | Create(manifest):
             return f"{type(action).__name__} {manifest['kind']} {manifest['metadata']['name']}"
         case _:
@@ -310,6 +310,6 @@ def _summary(action: Action) -> str:
 
 
 def refused(failures: Sequence[Failure]) -> KubeError | SeltzerError:
-    """One error that tells of all."""
+    """One error for all failures."""
     more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
     return SeltzerError(f"{failures[0].message}{more}")

@@ -1,4 +1,4 @@
-"""SlurmCluster: observe, plan, act, report."""
+"""SlurmClusters: observe, plan, act, report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children, Manifest
 from seltzer.controllers.outcome import outcome
-from seltzer.controllers.report import now, report, tell
+from seltzer.controllers.report import now, record, report
 from seltzer.controllers.slurm_connection import Secrets, SlurmConnection, SlurmConnections
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
@@ -43,7 +43,7 @@ from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObse
 
 
 class ClusterController:
-    """Makes SlurmClusters so."""
+    """Reconciles SlurmClusters."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ClusterController:
         connection = self._connection(cluster)
         seen = self._observe(cluster, connection)
         decision = plan.decide(seen)
-        await tell(self._recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
+        await record(self._recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
         subject = Subject(kinds.CLUSTERS, cluster)
         done = await Actor(self._client, self._children, subject, connection).act(decision.actions)
         failures = [failure.message for failure in done.failures]

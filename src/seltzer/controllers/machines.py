@@ -1,7 +1,7 @@
-"""Kubernetes nodes as a plan sees them: what they are, and since when, by our own clock.
+"""Kubernetes nodes as a plan sees them: their state, and since when, by our own clock.
 
-Conditions have times of their own, by the clock of whoever wrote them. What counts here is for how long we have seen a
-node unchanged; an operator that has just begun has seen nothing yet, and waits.
+Conditions have timestamps by the clock of their writer. What counts here is for how long we have seen a node unchanged;
+an operator that has just started has seen nothing yet, and waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seltzer.plan.nodeset import drain_causes
 from seltzer.plan.nodeset.drain_causes import RESTLESS_CHANGES, Machine
 
 _WINDOW = 120.0
-# A pod may be told of before its node is, which has just come: one that is missing for so long doesn't exist.
+# A pod may arrive before its new node does. A node that is missing for longer than this doesn't exist.
 MISSING_SECONDS = 10.0
 
 
@@ -29,7 +29,7 @@ class _History:
 
 
 class Machines:
-    """All of them. `following` is for how many seconds the changes of nodes have come without a break."""
+    """All Kubernetes nodes. `following` returns for how many seconds the watch of nodes has run without a break."""
 
     def __init__(
         self, nodes: Store[Node], following: Callable[[], float], clock: Callable[[], float] = time.monotonic
@@ -38,12 +38,12 @@ class Machines:
         self._following = following
         self._clock = clock
         self._seen: dict[str, _History] = {}
-        # Those that we never saw: when we first looked for them, and when last.
+        # Nodes that we never saw: when they were first looked for, and when last.
         self._missed: dict[str, tuple[float, float]] = {}
         nodes.watch(self._on_node)
 
     def of(self, names: Iterable[str]) -> dict[str, Machine]:
-        """Those of which something is known: that they are gone, too."""
+        """The machines of which something is known, including that they are gone."""
         return {name: machine for name in names if name and (machine := self._machine(name))}
 
     def _machine(self, name: str) -> Machine | None:
@@ -56,10 +56,10 @@ class Machines:
         return Machine(self._nodes.get(Key("", name)), now - history.since, recent)
 
     def _missing(self, name: str, now: float) -> float:
-        """For how many seconds somebody has looked for one that we never saw, as far as we listened."""
+        """For how many seconds a node that we never saw has been looked for, with the watch running."""
         first, last = self._missed.get(name, (now, now))
         if now - last > MISSING_SECONDS:
-            first = now  # its pods are others: this may be a new one of an old name
+            first = now  # no pod was on it in between: this may be a new node with an old name
         self._missed[name] = (first, now)
         return min(now - first, self._following())
 
@@ -71,7 +71,7 @@ class Machines:
         now = self._clock()
         self._missed.pop(item.metadata.name, None)
         history = self._seen.setdefault(item.metadata.name, _History(now))
-        # A cordon is two changes, of a field and of a taint: what counts is what comes of it.
+        # A cordon is two changes, of a field and of a taint: only its effect counts.
         if drain_causes.words(before, ()) != drain_causes.words(after, ()):
             history.since = now
             if before is not None:

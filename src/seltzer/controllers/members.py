@@ -16,14 +16,14 @@ from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.slurm_presence import Contact, ControlPlane, SlurmState
 
 
-def verdicts(caches: Caches, key: Key) -> Mapping[Key, Membership]:
+def memberships(caches: Caches, key: Key) -> Mapping[Key, Membership]:
     """The membership of each NodeSet that refers to a cluster."""
-    return membership.verdicts(caches.clusters.get(key), caches.nodesets.by("cluster", str(key)))
+    return membership.memberships(caches.clusters.get(key), caches.nodesets.by("cluster", str(key)))
 
 
 def of(caches: Caches, key: Key) -> list[NodeSet]:
     """The NodeSets that are members of a cluster."""
-    known = verdicts(caches, key)
+    known = memberships(caches, key)
     return [each for each in caches.nodesets.by("cluster", str(key)) if known[key_of(each)].member]
 
 

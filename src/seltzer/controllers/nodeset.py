@@ -1,4 +1,4 @@
-"""NodeSet: observe, plan, act, report."""
+"""NodeSets: observe, plan, act, report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
 
 
 class NodeSetController:
-    """Makes NodeSets so."""
+    """Reconciles NodeSets."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class NodeSetController:
         cost = time.thread_time() - began
         if connection:
             _feed(decision.wants, connection)
-        actions = [*self._support(seen, decision), *decision.actions, *decision.told]
+        actions = [*self._support(seen, decision), *decision.actions, *decision.pod_updates]
         done = await self._actor(nodeset, connection).act(actions)
         failures = [failure.message for failure in done.failures]
         began = time.thread_time()
         status = nodeset_status.status(seen, decision, failures, now())
         cost += time.thread_time() - began
-        told = nodeset_status.happenings(nodeset, status, done.done)
-        await report(self._client, self._recorder, kinds.NODESETS, nodeset, status, told)
+        events = nodeset_status.events(nodeset, status, done.done)
+        await report(self._client, self._recorder, kinds.NODESETS, nodeset, status, events)
         metrics.draining.labels(str(key)).set(len(decision.removal.busy))
         if connection:
             connection.cache.busy(f"nodeset {key}", next_pass.in_flight(decision, status))
@@ -114,7 +114,7 @@ class NodeSetController:
 
         @functools.cache
         def make() -> Callable[[str], Mapping[str, object]]:
-            assert cluster, "no pod is planned for a cluster that isn't there"
+            assert cluster, "no pod is planned without a cluster"
             return build.pods_of(nodeset, cluster, self._images)
 
         subject = Subject(kinds.NODESETS, nodeset)
@@ -129,7 +129,7 @@ class NodeSetController:
         ending = deletion.ending_partition(nodeset, members.of(caches, where)) if deletion.deleted(nodeset) else ""
         seen = NodeSetObservation(
             nodeset=nodeset,
-            verdict=members.verdicts(caches, where)[key],
+            membership=members.memberships(caches, where)[key],
             pods=pods,
             template=template,
             refusal=refusal,
@@ -166,7 +166,7 @@ class NodeSetController:
 
 
 async def _has_read_its_writes(connection: SlurmConnection) -> bool:
-    """Whether what is known of Slurm has all that we wrote; unknown altogether is another matter, told by the plan."""
+    """Whether Slurm's nodes include our writes. Nodes that are unknown altogether are the plan's concern."""
     if connection.view is not None or connection.cache.view is None:
         return True
     return await connection.fresh() is not None
@@ -174,7 +174,7 @@ async def _has_read_its_writes(connection: SlurmConnection) -> bool:
 
 def _with_feeds(seen: NodeSetObservation, connection: SlurmConnection) -> NodeSetObservation:
     """Add the latest answers of the connection's feeds."""
-    suspects = unreachable_pods.doubtful(seen) if seen.slurm.nodes is not None else {}
+    suspects = unreachable_pods.suspects(seen) if seen.slurm.nodes is not None else {}
     return dataclasses.replace(
         seen,
         free_at=connection.deadlines.free_at,

@@ -1,4 +1,4 @@
-"""Write what a pass found: the status if it changed, and events."""
+"""Write what a pass found: events, and the status if it changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANAGER = "seltzer-status"
 
 
 def now() -> str:
-    """The time as conditions hold it."""
+    """The time in the format of conditions."""
     return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -32,17 +32,17 @@ async def report(
     resource: Resource[Any],
     item: Any,
     status: msgspec.Struct,
-    happenings: Iterable[PlannedEvent],
+    events: Iterable[PlannedEvent],
 ) -> None:
-    """Events first: a crash between the two then tells something twice, instead of never."""
-    await tell(recorder, resource, item, happenings)
+    """Events first: a crash in between then repeats an event instead of losing it."""
+    await record(recorder, resource, item, events)
     if status != item.status:
         await _write(client, resource, item, status)
 
 
-async def tell(recorder: Recorder, resource: Resource[Any], item: Any, happenings: Iterable[PlannedEvent]) -> None:
+async def record(recorder: Recorder, resource: Resource[Any], item: Any, events: Iterable[PlannedEvent]) -> None:
     """Events only."""
-    for each in happenings:
+    for each in events:
         await recorder.record(resource, item, each.kind, each.reason, each.message)
 
 
@@ -52,4 +52,4 @@ async def _write(client: Client, resource: Resource[Any], item: HasMeta, status:
     try:
         await client.apply(resource, manifest, subresource="status", manager=MANAGER)
     except (NotFound, Conflict) as error:
-        logger.debug("status not written: %s", error)  # it is gone, or another of its name has come
+        logger.debug("status not written: %s", error)  # it is gone, or replaced by another of its name

@@ -1,4 +1,4 @@
-"""One cluster's Slurm, for as long as the cluster is there: what is known of it, and the way to change it."""
+"""One cluster's Slurm, for as long as the cluster exists: what is known of it, and how to change it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 JOBS_EVERY = 5.0
-# That nothing changed is told in a few milliseconds: half a second is what people feel as at once.
+# "Nothing changed" takes slurmctld a few milliseconds, and people feel half a second as at once.
 PACE = Pace(busy=1.0, idle=0.5)
-# Before, the guard gives up by itself and says why: squeue after 10 s, a question about addresses after 5.
+# The guard gives up earlier and says why: squeue after 10 s, a question about addresses after 5 s.
 _GUARD_DEADLINE = 12.0
 
 
@@ -43,11 +43,11 @@ class Route:
 
     proxy: str = ""
     tls: ssl.SSLContext | None = None
-    # In place of the clusters' own addresses: tests have a Slurm of their own.
+    # Replaces the clusters' own addresses, for tests with a Slurm of their own.
     fixed: Mapping[int, str] | None = None
 
     def http(self, namespace: str, service: str, port: int, *, pod: str = "", deadline: float = 15.0) -> Http:
-        """`pod` is who answers for a Service without a selector, which the API server can't lead to."""
+        """`pod` is the pod behind a Service without a selector: the API server's proxy doesn't find it."""
         if self.fixed is not None:
             return Http(self.fixed[port], deadline=deadline)
         if self.proxy:
@@ -59,14 +59,14 @@ class Route:
 
 @dataclass(frozen=True)
 class Secrets:
-    """What only Kubernetes knows: the key that signs our tokens, and which pod is the controller. Asked when needed."""
+    """What only Kubernetes knows: the key that signs our tokens, and which pod is the controller. Read when needed."""
 
     jwt_key: Callable[[], bytes]
     controller: Callable[[], str]
 
 
 class SlurmConnection:
-    """What is known of one Slurm. `run` keeps it up to date; it raises nothing."""
+    """What is known of one Slurm. `run` keeps it up to date and raises nothing."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class SlurmConnection:
         may_write: Callable[[], None],
         changed: Callable[[Change | None], None],
     ) -> None:
-        """`changed` is called with what changed of the nodes, or with None if only the numbers of jobs did. Whether a
-        node answers is in no view: such a change has no names."""
+        """`changed` is called with the nodes that changed, or with None if only the numbers of jobs did. A change that
+        names no node is another answer of a feed."""
         self.key = key_of(cluster)
         namespace = cluster.metadata.namespace
         self._service = names.controller(cluster)
@@ -102,7 +102,7 @@ class SlurmConnection:
 
     @property
     def view(self) -> View | None:
-        """What Slurm told, if that has all that we wrote; None if it is unknown."""
+        """Slurm's nodes, including all that we wrote; None if they are unknown."""
         view = self.cache.view
         return view if view is not None and view.asked >= self._written else None
 
@@ -120,7 +120,7 @@ class SlurmConnection:
 
     @property
     def jobs(self) -> JobCounts | None:
-        """How many jobs there are, if that was told lately."""
+        """How many jobs there are; None if that isn't known."""
         if self._jobs is None or time.monotonic() - self._jobs[0] > self.cache.pace.stale:
             return None
         return self._jobs[1]
@@ -138,15 +138,15 @@ class SlurmConnection:
         while True:
             with contextlib.suppress(SlurmError):
                 counts = await slurm_metrics.job_counts(self._controller(slurmctld.PORT))
-                told = JobCounts(running=counts.running, pending=counts.pending)
-                before, self._jobs = self._jobs, (time.monotonic(), told)
-                if before is None or before[1] != told:
+                found = JobCounts(running=counts.running, pending=counts.pending)
+                before, self._jobs = self._jobs, (time.monotonic(), found)
+                if before is None or before[1] != found:
                     self._changed(None)
             await asyncio.sleep(JOBS_EVERY)
 
     def _on_nodes(self, change: Change) -> None:
-        busy = self._busy()
-        if any(name in self.deadlines.free_at or name in busy for name in change.names):
+        nodes, known = self.cache.view.nodes if self.cache.view else {}, self.deadlines.free_at
+        if any(name in known or (name in nodes and nodes[name].occupied) for name in change.names):
             self.deadlines.jobs_changed()
 
     def _busy(self) -> frozenset[str]:
@@ -154,7 +154,7 @@ class SlurmConnection:
         return frozenset(name for name, node in view.nodes.items() if node.occupied) if view else frozenset()
 
     async def fresh(self, within: float = 0.0) -> View | None:
-        """Ask now, unless that was done `within` so many seconds, since our last write; None if there is no answer."""
+        """Ask now, unless the nodes are at most `within` seconds old and include our writes; None without an answer."""
         asked = time.monotonic()
         if within and self.view is not None and asked - self.view.asked <= within:
             return self.view
@@ -164,7 +164,7 @@ class SlurmConnection:
         return view if view is not None and view.asked >= asked else None
 
     async def write(self, what: str, call: Callable[[SlurmClient], Awaitable[T]]) -> T:
-        """Change something. Until it has been read back, what we know of the nodes counts as unknown."""
+        """Change something. Until it is read back, the nodes count as unknown."""
         self._may_write()
         try:
             with metrics.slurm_call(what):
@@ -174,7 +174,7 @@ class SlurmConnection:
             self.cache.changed()
 
     async def _ask_deadlines(self, nodes: Collection[str]) -> dict[str, float | None]:
-        """When the last job on each of these nodes reaches its limit; None where one has none."""
+        """When the last job on each of these nodes reaches its limit; None for a job without a limit."""
         if not nodes:
             return {}
         text = await self._ask_guard(guard_api.jobs(hostlist.fold(nodes)))
@@ -188,9 +188,9 @@ class SlurmConnection:
         return longest
 
     def answers(self, nodes: Mapping[str, str]) -> Mapping[str, bool]:
-        """Whether these nodes, given with their addresses, answer slurmctld's pod; not those of which it is unknown.
+        """Whether these nodes, given with their addresses, answer slurmctld's pod. Unknown ones are left out.
 
-        It never waits. Who isn't known is asked, and `changed` is called when the answer is there.
+        This never waits. Unknown nodes are asked, and `changed` is called when they have answered or timed out.
         """
         return self._probe.answers(nodes)
 
@@ -216,7 +216,7 @@ class SlurmConnection:
             return None
 
     async def _ask_guard(self, path: str) -> str:
-        """Asked beside slurmctld, of its guard, since lists of jobs take a minute over REST."""
+        """Ask slurmctld's guard, which runs squeue: lists of jobs take a minute over REST."""
         with metrics.slurm_call("jobs"):
             headers = {guard_api.AUTHORIZATION: self._tokens.token()}
             answer = await self._controller(slurmctld.GUARD_PORT).exchange("GET", path, headers=headers)
@@ -225,7 +225,7 @@ class SlurmConnection:
         return answer.body.decode(errors="replace")
 
     def _controller(self, port: int) -> Http:
-        """The controller's pod that is in charge now."""
+        """The pod that is the controller now."""
         pod = self._secrets.controller()
         return self._route.http(self.key.namespace, self._service, port, pod=pod, deadline=_GUARD_DEADLINE)
 
@@ -246,7 +246,7 @@ class SlurmConnections:
         return found[0] if found else None
 
     def open(self, cluster: SlurmCluster, secrets: Secrets) -> SlurmConnection:
-        """The cluster's connection; it is made if there is none."""
+        """The cluster's connection, created if there is none."""
         name = key_of(cluster)
         if found := self._connections.get(name):
             return found[0]
@@ -254,7 +254,7 @@ class SlurmConnections:
             cluster, secrets, self._route, self._may_write, lambda change: self._changed(name, change)
         )
         task = asyncio.create_task(connection.run())
-        task.add_done_callback(_tell)
+        task.add_done_callback(_log_failure)
         self._connections[name] = (connection, task)
         return connection
 
@@ -269,6 +269,6 @@ class SlurmConnections:
             await self.close(key)
 
 
-def _tell(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
         logger.error("a connection to Slurm ended: %r", error)

@@ -1,4 +1,4 @@
-"""What a plan can ask for. Each action may be done twice, or again after a crash: the outcome is the same."""
+"""The actions of plans. Each may be done twice, or again after a crash: the outcome is the same."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Apply:
-    """Make an object so (server-side apply)."""
+    """Apply an object (server-side apply)."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class Create:
-    """Make an object that isn't there. One that is there stays as it is."""
+    """Create an object. One that exists stays as it is."""
 
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete this very object."""
+    """Delete this object and no other of its name."""
 
     kind: str
     namespace: str
@@ -39,18 +39,18 @@ class Delete:
 
 @dataclass(frozen=True)
 class CreatePods:
-    """Make the NodeSet's pods with these names."""
+    """Create the NodeSet's pods with these names."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PodRef:
-    """A pod that is to be deleted, this very one and no other of its name."""
+    """A pod to delete: this one and no other of its name."""
 
     name: str
     uid: str
-    # Set where only this very state of the pod is safe to delete: one that hasn't started, and might any moment.
+    # Set where the pod is safe to delete only in this state: it hasn't started, and may at any moment.
     resource_version: str = ""
 
 
@@ -58,19 +58,19 @@ class PodRef:
 class DeletePods:
     """Delete pods that no job can be on.
 
-    `ask` says that this is known from Slurm's nodes: right before the deletion Slurm is asked once more, and a pod
-    whose node isn't as it was (drained, without a job, or not registered) stays.
+    `ask` says that this is known from Slurm's nodes: right before the deletion Slurm is asked again, and a pod whose
+    node is neither drained and empty nor unregistered stays.
     """
 
     pods: tuple[PodRef, ...]
     ask: bool
-    # For a person; it makes no other action of it.
+    # The reason, for people.
     why: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Poke:
-    """Change an annotation of a pod, so that its kubelet looks after its volumes now and not in a minute."""
+    """Change an annotation of a pod, so that its kubelet updates the pod's volumes now and not in a minute."""
 
     namespace: str
     name: str
@@ -80,7 +80,7 @@ class Poke:
 
 @dataclass(frozen=True)
 class Hold:
-    """Tell the guards by their Lease whether slurmctld has to stay down. Nothing else of the Lease is ours."""
+    """Set on the guards' Lease whether slurmctld has to stay down. Nothing else of the Lease is ours."""
 
     namespace: str
     name: str
@@ -89,9 +89,9 @@ class Hold:
 
 @dataclass(frozen=True)
 class RemoveStuckPod:
-    """Remove the object of this very pod without waiting for its node, which is gone, not ready or not heard of.
+    """Remove the object of this pod without waiting for its node, which is gone, not ready or silent.
 
-    If its silence is the reason, then only while the Lease is as it was seen.
+    If the guard's silence is the reason, only while the Lease is unchanged (`silent`).
     """
 
     namespace: str
@@ -104,7 +104,7 @@ class RemoveStuckPod:
 
 @dataclass(frozen=True)
 class PodPatch:
-    """What a pod doesn't tell yet; None removes."""
+    """What a pod doesn't show yet; None removes a label or an annotation."""
 
     name: str
     uid: str
@@ -114,15 +114,15 @@ class PodPatch:
 
 
 @dataclass(frozen=True)
-class MirrorPods:
-    """Write onto the NodeSet's pods what Slurm knows of them."""
+class PatchPods:
+    """Write Slurm's state of their nodes onto the NodeSet's pods."""
 
     patches: tuple[PodPatch, ...]
 
 
 @dataclass(frozen=True)
 class SetFinalizer:
-    """Add our finalizer to the object that the plan is about, or remove it.
+    """Add our finalizer to the plan's object, or remove it.
 
     `if_empty` names a partition that ends with the object: the finalizer stays while jobs wait in it.
     """
@@ -136,7 +136,7 @@ class SetFinalizer:
 
 @dataclass(frozen=True)
 class DrainNodes:
-    """No new job on these nodes."""
+    """Take no new jobs on these nodes."""
 
     names: tuple[str, ...]
     reason: str
@@ -144,20 +144,20 @@ class DrainNodes:
 
 @dataclass(frozen=True)
 class ResumeNodes:
-    """Jobs may come again. Only for what we drained or set down ourselves, or what an outage did."""
+    """Take jobs again. Only for nodes that we drained or set down, or that went down in an outage."""
 
     names: tuple[str, ...]
-    # What is over, for a person, by name; it makes no other action of it.
+    # What is over, by name, for people.
     why: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
 class DownNodes:
-    """Take the jobs off these nodes; those that may are put back into the queue."""
+    """Take the jobs off these nodes. Jobs that may be requeued go back into the queue."""
 
     names: tuple[str, ...]
     reason: str
-    # Those of them that are given up for lost, with their addresses: not if they answer by now.
+    # The nodes among them that are given up as lost, with their addresses. Those that answer by now are left out.
     silent: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
@@ -170,7 +170,7 @@ class KillJobs:
 
 @dataclass(frozen=True)
 class MarkNodes:
-    """Write a comment into these records. slurmctld saves a record that was changed, so it survives a crash."""
+    """Write a comment into these records. slurmctld saves a changed record, so it survives a crash."""
 
     names: tuple[str, ...]
     comment: str
@@ -178,7 +178,7 @@ class MarkNodes:
 
 @dataclass(frozen=True)
 class SetAddress:
-    """Tell slurmctld where a node really is."""
+    """Correct the address that slurmctld has of a node."""
 
     names: tuple[str, ...]
     address: str
@@ -197,14 +197,14 @@ class DeleteRecords:
 
 OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | DeleteRecords
 OnKubernetes = (
-    Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | MirrorPods | SetFinalizer
+    Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | PatchPods | SetFinalizer
 )
 Action = OnKubernetes | OnSlurm
 
 
 @dataclass(frozen=True)
 class PlannedEvent:
-    """An Event: something that a person would want to know."""
+    """A Kubernetes Event."""
 
     kind: Literal["Normal", "Warning"]
     reason: str

@@ -14,7 +14,7 @@ _MOST_MESSAGE = 2000
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one thing; `message` says what to do where something is wrong."""
+    """One condition's state. Where something is wrong, `message` says what to do."""
 
     type: str
     status: Status
@@ -27,7 +27,7 @@ class Finding:
 
 
 def settle(before: Sequence[Condition], found: Iterable[Finding], generation: int, now: str) -> tuple[Condition, ...]:
-    """The findings as conditions. One whose status is as it was keeps the time since when it is so."""
+    """The findings as conditions. One whose status didn't change keeps its transition time."""
     known = {condition.type: condition for condition in before}
     settled = []
     for finding in found:

@@ -1,4 +1,4 @@
-"""What a pod's status tells."""
+"""What a pod's status says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from seltzer.api.core import ContainerStatus, ObjectCondition, Pod
 
 _FINISHED = frozenset({"Succeeded", "Failed"})
-# Waiting for these ends by itself.
+# Waiting for these reasons ends by itself.
 _PATIENCE = frozenset({"", "ContainerCreating", "PodInitializing"})
 _ADVICE = {
     "ErrImagePull": "check the image's name and the registry's credentials",
@@ -23,7 +23,7 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a pod doesn't get ready by itself."""
+    """Why a pod won't become ready by itself."""
 
     reason: str
     message: str
@@ -34,7 +34,7 @@ def deleting(pod: Pod) -> bool:
 
 
 def finished(pod: Pod) -> bool:
-    """Its containers have ended and won't start again: it was evicted, or its node shut down."""
+    """Whether its containers ended for good: it was evicted, or its node shut down."""
     return pod.status.phase in _FINISHED
 
 
@@ -45,15 +45,15 @@ def ready(pod: Pod) -> bool:
 
 
 def ready_since(pod: Pod) -> float:
-    """When it became ready, or ceased to be."""
+    """When its readiness last changed."""
     times = [_seconds(each.last_transition_time) for each in pod.status.conditions if each.type == "Ready"]
     return max(times, default=0.0)
 
 
 def never_started(pod: Pod) -> bool:
-    """No container of it has ever run, so no job can have: it waits for a node, a volume or an image.
+    """Whether no container of it has ever run, so that no job can have: it waits for a node, a volume or an image.
 
-    True of this very resourceVersion only: it may start any moment.
+    True of this resourceVersion only: it may start at any moment.
     """
     if pod.status.phase not in ("", "Pending"):
         return False
@@ -67,18 +67,18 @@ def never_started(pod: Pod) -> bool:
 
 
 def settled_for(pod: Pod, now: float) -> float:
-    """For how many seconds its state hasn't changed, as far as its conditions tell; 0 if they don't."""
+    """For how many seconds its conditions haven't changed; 0 if it has none."""
     times = [_seconds(each.last_transition_time) for each in _theirs(pod)]
     return max(0.0, now - max(times)) if times else 0.0
 
 
 def settled(pod: Pod) -> Hashable:
-    """What is the same for as long as its state doesn't change, whatever clock its conditions are from."""
+    """A value that changes when its conditions do, whatever clock they are from."""
     return ("settled", pod.metadata.uid, *((each.type, each.last_transition_time) for each in _theirs(pod)))
 
 
 def _theirs(pod: Pod) -> list[ObjectCondition]:
-    """What we tell of its node by conditions of our own isn't its state."""
+    """Its conditions without ours, which show the state of its Slurm node."""
     return [each for each in pod.status.conditions if not each.type.startswith("seltzer.dev/")]
 
 
@@ -87,28 +87,28 @@ def _seconds(time: str | None) -> float:
 
 
 def trouble(pod: Pod) -> Trouble | None:
-    """What keeps it from being ready, if it isn't only a matter of time."""
+    """What keeps it from becoming ready; None if it only needs time."""
     if deleting(pod):
         return None
     if pod.status.phase == "Failed":
         return Trouble(pod.status.reason or "Failed", f"pod {pod.metadata.name}: {pod.status.message or 'failed'}")
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
-            return _told(pod, condition.reason, condition.message)
+            return _described(pod, condition.reason, condition.message)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in _PATIENCE:
-            return _told(pod, waiting.reason, _last_words(status) or waiting.message)
+            return _described(pod, waiting.reason, _last_words(status) or waiting.message)
     return None
 
 
 def first_trouble(pods: Iterable[Pod]) -> Trouble | None:
-    """The trouble of the first pod, by name, that has any."""
+    """The trouble of the first pod, by name, that has one."""
     ordered = sorted(pods, key=lambda pod: pod.metadata.name)
     return next((found for pod in ordered if (found := trouble(pod))), None)
 
 
-def _told(pod: Pod, reason: str, message: str) -> Trouble:
+def _described(pod: Pod, reason: str, message: str) -> Trouble:
     words = " ".join(message.split())[:600] or reason
     advice = _ADVICE.get(reason)
     return Trouble(reason, f"pod {pod.metadata.name}: {words}" + (f"; {advice}" if advice else ""))

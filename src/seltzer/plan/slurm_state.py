@@ -1,4 +1,4 @@
-"""What Slurm's record of a node tells. Whatever isn't known for certain counts as busy."""
+"""What Slurm's record of a node says. Whatever isn't certain counts as busy."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from seltzer.api.common import NodeCounts
 from seltzer.slurm.models import Node
 
-# Every reason that we set begins with this. People's don't: the command line refuses it.
+# Every reason that we set begins with this. People can't use it: the command line refuses it.
 OURS = "seltzer: "
-# Stands between a reason and what slurmctld adds to it.
+# Separates a reason from what slurmctld adds to it.
 ADDED = " : "
-# The comment of every record that a NodeSet has made begins with this.
+# The comment of every record of a NodeSet begins with this.
 MARK = "seltzer "
 
 _BROKEN = frozenset({"DOWN", "ERROR", "FAIL", "NOT_RESPONDING", "INVALID_REG", "POWERED_DOWN", "POWERING_DOWN"})
-# What Slurm itself says, as SlurmUser, of a node that it set down because it didn't answer. No word more: what people
-# say may begin like that.
+# The reason that Slurm itself, as SlurmUser, gives a node that didn't answer. It is compared as a whole: a person's
+# reason may begin with it.
 _OUTAGE = "Not responding"
 _SLURM_USER = "slurm"
 _OPEN = frozenset({"IDLE", "MIXED", "ALLOCATED"})
@@ -24,7 +24,7 @@ _SHUT = frozenset({"DRAIN", "MAINTENANCE", "POWERING_UP", "REBOOT_ISSUED", "REBO
 
 
 def is_dynamic(node: Node) -> bool:
-    """It came by itself (slurmd -Z); an administrator's node of slurm.conf is none of our business."""
+    """Whether it registered by itself (slurmd -Z). An administrator's nodes in slurm.conf are never ours."""
     return any(state.startswith("DYNAMIC") for state in node.state)
 
 
@@ -33,7 +33,7 @@ def drained_by_us(node: Node) -> bool:
 
 
 def drained_by_others(node: Node) -> bool:
-    """By a person, a health check or Slurm itself: never undone."""
+    """By a person, a health check or Slurm itself. We never undo that."""
     return node.drained and not drained_by_us(node)
 
 
@@ -42,19 +42,19 @@ def down_by_us(node: Node) -> bool:
 
 
 def down_by_outage(node: Node) -> bool:
-    """slurmctld couldn't reach it for a while, and nothing else is the matter with it."""
+    """Whether slurmctld couldn't reach it for a while, and nothing else is wrong with it."""
     return node.base == "DOWN" and not node.drained and _says_outage(node)
 
 
 def down_by_others(node: Node) -> bool:
-    """By a person, who said why, or by Slurm because of something else than an outage."""
+    """By a person who gave a reason, or by Slurm for another reason than an outage."""
     theirs = bool(node.reason) and not is_ours(node.reason) and not _says_outage(node)
     return node.base == "DOWN" and not node.drained and theirs
 
 
 def is_ours(reason: str) -> bool:
-    """slurmctld adds to a reason what it finds later. That a node didn't answer is over when it does; but a broken GPU
-    or a job that can't be killed isn't over when the cordon is."""
+    """Not once slurmctld has appended anything but an outage: that ends when the node answers, but a broken GPU or
+    a job that can't be killed doesn't end with the cordon."""
     first, *added = reason.split(ADDED)
     return first.startswith(OURS) and all(each == _OUTAGE for each in added)
 
@@ -68,28 +68,28 @@ def held_by_others(node: Node) -> bool:
 
 
 def kept_reason(node: Node, ours: str) -> str:
-    """Who drained it or set it down has told a reason, which stays."""
+    """The reason of whoever else drained it or set it down; else ours."""
     return node.reason if held_by_others(node) and node.reason else ours
 
 
 def may_go_down(node: Node) -> bool:
-    """Whoever drained it and gave no reason would be taken for us afterwards: Slurm itself has to see to it."""
+    """Not if somebody drained it without a reason: our reason would make their drain look like ours."""
     return bool(node.reason) or not drained_by_others(node)
 
 
 def is_empty(node: Node) -> bool:
-    """No job is on it, and none can come: the only state in which its pod may go."""
+    """Whether no job is on it and none can come: the only state in which its pod may go."""
     return node.drained and not node.occupied
 
 
 def is_available(node: Node) -> bool:
-    """It takes jobs, or is full of them."""
+    """Whether it takes jobs, or is full of them."""
     states = set(node.state)
     return node.base in _OPEN and not states & _BROKEN and not states & _SHUT
 
 
 def count(nodes: Iterable[Node]) -> NodeCounts:
-    """How many are in which state; each is counted once."""
+    """How many nodes are in each state. Each node counts once."""
     counts = dict.fromkeys(("idle", "mixed", "allocated", "draining", "drained", "down", "other"), 0)
     total = 0
     for node in nodes:

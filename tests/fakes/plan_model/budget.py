@@ -29,7 +29,7 @@ class Budget:
         staying = {pod.metadata.name for pod in decision.staying}
         self.away -= set(alive) - staying  # they are too many
         self._count_who_is_back(len(alive))
-        pool = pod_selection.Pool(decision.staying, seen.slurm.nodes or {}, {})
+        pool = pod_selection.Candidates(decision.staying, seen.slurm.nodes or {}, {})
         self._available = {pod.metadata.name for pod in decision.staying if pool.available(pod)}
 
     def take(self, name: str) -> None:

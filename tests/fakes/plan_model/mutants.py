@@ -105,7 +105,7 @@ MUTANTS: dict[str, Mutant] = {
     "takes a silent kubelet for a dead machine": _instead(unreachable_pods, is_lost=_silent_machine),
     "takes a silent slurmd for a dead pod": _instead(unreachable_pods, is_lost=_silent_slurmd),
     "takes unknown for silent": _instead(unreachable_pods, is_lost=_unknown_is_silent),
-    "believes a kubelet that is late": _instead(drain_causes, _is_anew=lambda *_: False),
+    "believes a kubelet that is late": _instead(drain_causes, _is_newer=lambda *_: False),
     "takes a deletion for consent": _instead(deletion, consent=lambda _: True),
     "forgets the jobs of who is lost": _instead(unreachable_pods, steps=lambda *_: []),
     # Names.

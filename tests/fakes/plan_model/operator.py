@@ -32,8 +32,8 @@ from seltzer.plan.actions import (
     DrainNodes,
     KillJobs,
     MarkNodes,
-    MirrorPods,
     OnSlurm,
+    PatchPods,
     PodRef,
     ResumeNodes,
     SetAddress,
@@ -121,7 +121,7 @@ class Operator:
             self.poll()
         seen = NodeSetObservation(
             nodeset=nodeset,
-            verdict=CROWDED if wish.crowded else plan_builders.MEMBER,
+            membership=CROWDED if wish.crowded else plan_builders.MEMBER,
             pods=self._pods,
             template=None if wish.refused else world.template,
             refusal="no" if wish.refused else "",
@@ -136,7 +136,7 @@ class Operator:
             machines=self._machines.of({pod.spec.node_name for pod in self._pods}),
         )
         seen = replace(seen, ages=self._ages.of(key_of(seen.nodeset), aging.things(seen), world.now))
-        return replace(seen, answers=self._ask(unreachable_pods.doubtful(seen)), free_at=self._deadlines())
+        return replace(seen, answers=self._ask(unreachable_pods.suspects(seen)), free_at=self._deadlines())
 
     def _slurm(self) -> SlurmState:
         """A cluster that is being deleted has been so for a moment only: when a silent one is gone is in a table."""
@@ -149,12 +149,12 @@ class Operator:
         contact = Contact(self._nodes, int(world.now), world.now - self._answered, STALE)
         return slurm_presence.slurm(plane, contact, world.now)
 
-    def _ask(self, doubtful: Mapping[str, str]) -> dict[str, bool]:
+    def _ask(self, suspects: Mapping[str, str]) -> dict[str, bool]:
         """Whether they answer slurmctld's pod; nothing where that can't be asked."""
         if not self.world.reachable or not self.world.pings:
             return {}
         there = {pod.address for pod in self.world.pods.values() if self.world.answers(pod)}
-        return {name: address in there for name, address in doubtful.items()}
+        return {name: address in there for name, address in suspects.items()}
 
     def _deadlines(self) -> dict[str, float | None]:
         """Every job has an hour from its start, but those with odd numbers, which have no limit."""
@@ -208,8 +208,8 @@ class Operator:
         if self._thought is None or self._thought[2] != self.world.wish or not self.world.exists:
             return
         seen, decision, _ = self._thought
-        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | MirrorPods | DeleteRecords | SetFinalizer
-        actions = [each for each in (*decision.actions, *decision.told) if isinstance(each, late)]
+        late = DrainNodes | ResumeNodes | DownNodes | DeletePods | PatchPods | DeleteRecords | SetFinalizer
+        actions = [each for each in (*decision.actions, *decision.pod_updates) if isinstance(each, late)]
         self.do(plan_builders.part_of(actions, order, count), seen, decision)
 
     def _one(self, action: Action, seen: NodeSetObservation) -> None:
@@ -228,7 +228,7 @@ class Operator:
             case DeletePods(pods):
                 for pod in pods:
                     self._delete_pod(pod, seen)
-            case MirrorPods(patches):
+            case PatchPods(patches):
                 for patch in patches:
                     if patch.name in world.pods:
                         world.pods[patch.name].patch(patch)
@@ -291,7 +291,7 @@ class Operator:
         self.survey()
         self.poll()
         seen, decision = self.decide()
-        actions = (*decision.actions, *decision.told)
+        actions = (*decision.actions, *decision.pod_updates)
         self.do(actions, seen, decision)
         self.promises.admits_ignorance(seen)
         waits = bool(decision.wakeups) and not self.promises.may_wait_for_ever(seen, decision)
@@ -321,7 +321,9 @@ class Operator:
                 _, decision = self.decide()
                 if not decision.wakeups:
                     assert not decision.actions, f"nobody would look again, but this is to be done: {decision.actions}"
-                    assert not decision.told, f"nobody would look again, but this isn't told: {decision.told}"
+                    assert not decision.pod_updates, (
+                        f"nobody would look again, but this isn't told: {decision.pod_updates}"
+                    )
 
 
 def _with_version(node: KubeNode, version: str) -> KubeNode:

@@ -55,7 +55,7 @@ class Promises:
         self._running = {pod.uid: world.jobs_of(pod) for pod in world.pods.values()}
         silent = {name for name, machine in seen.machines.items() if machine.is_silent}
         shown = {pod.metadata.name: pod.spec.node_name for pod in seen.pods}
-        doubts = unreachable_pods.doubtful(seen)
+        doubts = unreachable_pods.suspects(seen)
         self._lost = {
             pod.uid
             for name, pod in world.pods.items()
@@ -203,7 +203,7 @@ class Promises:
         known = seen.slurm.nodes or {}
         absent = any(pod_state.ready(pod) and pod.metadata.name not in known for pod in seen.pods)
         late = decision.removal.busy and seen.nodeset.spec.drain.timeout
-        return bool(unreachable_pods.doubtful(seen) or absent or late or (deleted(seen.nodeset) and not seen.pods))
+        return bool(unreachable_pods.suspects(seen) or absent or late or (deleted(seen.nodeset) and not seen.pods))
 
     def admits_ignorance(self, seen: NodeSetObservation) -> None:
         """Whoever told what Slurm knew tells when nobody knows it any more; before the first pod there is nobody."""

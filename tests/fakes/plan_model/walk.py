@@ -81,7 +81,7 @@ class NodeSetMachine(RuleBasedStateMachine):
         if self.world.exists:
             self._look(looks)
             seen, decision = self.operator.decide()
-            self.operator.do(part_of([*decision.actions, *decision.told], order, crash), seen, decision)
+            self.operator.do(part_of([*decision.actions, *decision.pod_updates], order, crash), seen, decision)
 
     @rule(looks=st.integers(0, 7))
     def think(self, looks: int) -> None:

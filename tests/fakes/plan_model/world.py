@@ -1,6 +1,6 @@
 """A small world for a NodeSet's plan: pods and their kubelets, slurmctld's records and jobs, people, and the clock.
 
-It holds what is true. What the operator sees of it, and what it does to it, is in `plan_operator`.
+It holds what is true. What the operator sees of it, and what it does to it, is in `operator`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from seltzer.plan.actions import (
     RemoveStuckPod,
     ResumeNodes,
 )
-from seltzer.plan.nodeset.nodeset_status import happenings
+from seltzer.plan.nodeset.nodeset_status import events
 from seltzer.slurm.client import Outcome
 from seltzer.slurm.models import Node
 
@@ -149,7 +149,7 @@ async def test_pods_that_there_was_no_time_for_are_told_when_they_are_made(monke
     done = await act(CreatePods(names))
     assert done.unfinished
     assert done.done == (CreatePods(names[: 1 + batch.IN_FLIGHT]),)
-    (told,) = happenings(nodeset(), nodeset().status, done.done)
+    (told,) = events(nodeset(), nodeset().status, done.done)
     assert told.message == "created cpu-[0-32]"
 
 

@@ -1,4 +1,4 @@
-"""What happened to the controller, told once: by what the status knew before and knows now."""
+"""Events about the controller, from the difference between the status before and after a pass: each comes once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seltzer.plan.actions import PlannedEvent
 from seltzer.plan.cluster.guard_report import GuardEvent
 from seltzer.wire import job_ids
 
-# What became of jobs, as one word for programs, whether a person has to look, and a beginning for the list of them.
+# The outcome of recovered jobs: the event's reason, whether a person has to look, and the text behind their IDs.
 _OUTCOMES = {
     "put-back": ("JobsPutBack", False, "back in the queue under their IDs, after slurmctld had been made to forget"),
     "held": ("JobsHeld", True, "in the queue and held, for a person to decide"),
@@ -25,12 +25,12 @@ _OUTCOMES = {
 _LONGEST = 1024
 """Bytes of an Event's message."""
 ALL = "/run/slurmctld-state/seltzer.recoveries"
-"""Where the slurmctld container has the names of all jobs."""
+"""The file in slurmctld's container that names all jobs."""
 _FRAMES = 3
 
 
 def happenings(before: SlurmCluster, after: SlurmClusterStatus) -> list[PlannedEvent]:
-    """All of them, in the order in which they happen."""
+    """All events, in the order in which they happen."""
     known = before.status
     return [
         *_crashed(known.crash or None, after.crash or None),
@@ -41,7 +41,7 @@ def happenings(before: SlurmCluster, after: SlurmClusterStatus) -> list[PlannedE
 
 
 def _crashed(before: Crash | None, after: Crash | None) -> list[PlannedEvent]:
-    """At once, and again when it is known where it was: gdb takes a moment, and whoever waits for slurmctld doesn't."""
+    """One event at once, and another with the backtrace: gdb takes a moment."""
     if after is None:
         return []
     if before is None or before.time != after.time:
@@ -53,7 +53,7 @@ def _crashed(before: Crash | None, after: Crash | None) -> list[PlannedEvent]:
 
 
 def exit_summary(crash: Crash) -> str:
-    """A crash in a line: how, the last words, and the first frames."""
+    """A crash in one line: how it ended, its last output, and the first frames."""
     words = [f"slurmctld {crash.how or 'ended'}"]
     if lines := crash.lines.splitlines():
         words.append(f"its last words: {lines[-1].strip()}")
@@ -65,7 +65,7 @@ def exit_summary(crash: Crash) -> str:
 
 
 def _place(crash: Crash) -> str:
-    """The first frames that have a name, if any has."""
+    """The first frames, preferably those with a name."""
     frames = [frame.strip() for frame in crash.backtrace.splitlines()]
     named = [frame for frame in frames if " ?? " not in frame]
     return "in " + " < ".join((named or frames)[:_FRAMES])
@@ -84,7 +84,7 @@ def _where(controller: ControllerStatus) -> str:
 
 
 def _recovered(before: SlurmCluster, after: Recovered | None) -> list[PlannedEvent]:
-    """Each recovery once, the oldest first; several, if there were that many since an operator last looked."""
+    """Each recovery once, oldest first. There are several if no operator looked in between."""
     if after is None:
         return []
     known = {each.time for each in before.status.recovered.recoveries} if before.status.recovered else set()
@@ -93,15 +93,17 @@ def _recovered(before: SlurmCluster, after: Recovered | None) -> list[PlannedEve
 
 
 def _found_again(recovery: Recovery, cluster: str) -> list[PlannedEvent]:
-    told = [each for outcome, groups in by_outcome(recovery).items() for each in _of_outcome(outcome, groups, cluster)]
+    events = [
+        each for outcome, groups in by_outcome(recovery).items() for each in _of_outcome(outcome, groups, cluster)
+    ]
     if recovery.more:
         words = f"{recovery.more} more jobs were found again; {ALL} in slurmctld's container names them all"
-        told.append(PlannedEvent("Warning", "JobsRecovered", words))
-    return told
+        events.append(PlannedEvent("Warning", "JobsRecovered", words))
+    return events
 
 
 def by_outcome(recovery: Recovery) -> dict[str, list[RecoveredJobs]]:
-    """The jobs, by what became of them."""
+    """The jobs by outcome."""
     found: dict[str, list[RecoveredJobs]] = {}
     for group in recovery.groups:
         found.setdefault(group.outcome, []).append(group)
@@ -109,7 +111,7 @@ def by_outcome(recovery: Recovery) -> dict[str, list[RecoveredJobs]]:
 
 
 def _of_outcome(outcome: str, groups: Sequence[RecoveredJobs], cluster: str) -> list[PlannedEvent]:
-    """As many as it takes to name all."""
+    """As many events as it takes to name all jobs."""
     reason, warns, words = _OUTCOMES.get(outcome, ("JobsRecovered", True, outcome))
     advice = f"; 'seltzer status {cluster}' says what to do" if outcome == "held" else ""
     noun = "job" if sum(group.count for group in groups) == 1 else "jobs"
@@ -121,12 +123,12 @@ def _of_outcome(outcome: str, groups: Sequence[RecoveredJobs], cluster: str) -> 
 
 
 def _named(groups: Sequence[RecoveredJobs], room: int) -> list[str]:
-    """Their IDs with whys, in texts for which there is room."""
+    """Their IDs with reasons, in texts of at most `room` bytes."""
     texts: list[str] = []
     for group in groups:
         why = f" ({group.why.rstrip('.')})" if group.why else ""
         for first, piece in enumerate(job_ids.pieces(group.jobs)):
-            # A further ID of the same group goes before the why.
+            # Another ID of the same group goes before the reason.
             longer = f"{texts[-1].removesuffix(why) if first else texts[-1]}, {piece}{why}" if texts else ""
             if longer and len(longer.encode()) <= room:
                 texts[-1] = longer
@@ -136,8 +138,8 @@ def _named(groups: Sequence[RecoveredJobs], room: int) -> list[str]:
 
 
 def news(before: SlurmClusterStatus, told: Sequence[GuardEvent]) -> list[PlannedEvent]:
-    """What the guard has told since the newest that is known; all of it, if that one isn't among it any more. No two
-    times are compared: another guard has another clock."""
+    """The guard's events since the newest known one; all of them if that one is no longer listed. Times aren't compared
+    by order: another guard has another clock."""
     times = [each.time for each in told]
     known = before.last_news_time
     first = times.index(known) + 1 if known in times else 0
@@ -145,15 +147,15 @@ def news(before: SlurmClusterStatus, told: Sequence[GuardEvent]) -> list[Planned
 
 
 def _turned(before: SlurmClusterStatus, after: SlurmClusterStatus) -> list[PlannedEvent]:
-    """Conditions that turned in a way that isn't simply for the worse."""
-    told = []
+    """Events for conditions that changed, but not simply for the worse."""
+    events = []
     old, new = (conditions.find(each.conditions, "ControllerReady") for each in (before, after))
     was_held, is_held = (each is not None and each.reason == "Held" for each in (old, new))
     if is_held and not was_held and new:
-        told.append(PlannedEvent("Normal", "Held", new.message))
+        events.append(PlannedEvent("Normal", "Held", new.message))
     if was_held and not is_held:
-        told.append(PlannedEvent("Normal", "Released", "slurmctld is no longer held"))
+        events.append(PlannedEvent("Normal", "Released", "slurmctld is no longer held"))
     old, new = (conditions.find(each.conditions, "StateSafe") for each in (before, after))
     if old and new and (old.reason, new.status) == ("LowSpace", "True"):
-        told.append(PlannedEvent("Normal", new.reason, new.message))
-    return told
+        events.append(PlannedEvent("Normal", new.reason, new.message))
+    return events

@@ -1,4 +1,4 @@
-"""What is told about the controller: who is in charge, who stands by, and whether its state is safe."""
+"""The controller's part of the status: which pod is active, which stand by, and whether the state is safe."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _MOST_STANDBYS = 16
 
 
 def active(seen: ClusterObservation) -> Pod | None:
-    """The pod in charge, if there still is such a pod."""
+    """The active pod; None if it no longer exists."""
     holder = GuardReport(seen.lease).holder
     return next((pod for pod in seen.pods.get(CONTROLLER, ()) if holder and pod.metadata.name == holder), None)
 
 
 def others(seen: ClusterObservation) -> list[Pod]:
-    """The controller's pods that aren't in charge and aren't going, by name."""
+    """The controller's other pods that aren't being deleted, by name."""
     holder = GuardReport(seen.lease).holder
     pods = (pod for pod in seen.pods.get(CONTROLLER, ()) if pod.metadata.name != holder)
     return sorted((pod for pod in pods if not pod_state.deleting(pod)), key=lambda pod: pod.metadata.name)
 
 
 def standbys(seen: ClusterObservation) -> list[Pod]:
-    """Those that could take over. Without somebody in charge nobody stands by: one of them is about to be."""
+    """The pods that could take over. Without an active pod there is no standby: one of them is about to be active."""
     return [pod for pod in others(seen) if pod_state.ready(pod)] if GuardReport(seen.lease).holder else []
 
 
@@ -38,18 +38,18 @@ def standbys(seen: ClusterObservation) -> list[Pod]:
 
 
 def controller(seen: ClusterObservation) -> ControllerStatus | UnsetType:
-    """Who was last in charge stays, until somebody else is; an empty phase tells that nobody is."""
+    """The last active pod stays until another one is; an empty phase says that none is active."""
     if seen.lease is None:
         return UNSET
-    told, pod, known = GuardReport(seen.lease), active(seen), seen.cluster.status.controller or ControllerStatus()
-    same = told.holder in ("", known.pod)
+    report, pod, known = GuardReport(seen.lease), active(seen), seen.cluster.status.controller or ControllerStatus()
+    same = report.holder in ("", known.pod)
     return ControllerStatus(
-        pod=told.holder or known.pod,
+        pod=report.holder or known.pod,
         node=pod.spec.node_name if pod else known.node if same else "",
-        phase=told.phase,
-        epoch=told.epoch,
-        restarts=told.restarts,
-        failovers=told.failovers,
+        phase=report.phase,
+        epoch=report.epoch,
+        restarts=report.restarts,
+        failovers=report.failovers,
         standbys=tuple(
             Standby(pod=each.metadata.name, node=each.spec.node_name) for each in standbys(seen)[:_MOST_STANDBYS]
         ),
@@ -57,22 +57,22 @@ def controller(seen: ClusterObservation) -> ControllerStatus | UnsetType:
 
 
 def volume(seen: ClusterObservation) -> VolumeStatus | UnsetType:
-    """As last told: the next guard tells anew after a moment only, and the volume is the same."""
+    """As last reported: a new guard reports after a moment, and the volume is the same."""
     return GuardReport(seen.lease).volume or seen.cluster.status.volume
 
 
 def crash(seen: ClusterObservation) -> Crash | UnsetType:
-    """The last one, also when another guard has taken over, who knows nothing of it."""
+    """The last crash, also after another guard took over that doesn't know of it."""
     return GuardReport(seen.lease).crash or seen.cluster.status.crash
 
 
 def recovered(seen: ClusterObservation) -> Recovered | UnsetType:
-    """What the last start found that found anything, likewise."""
+    """The last recovery that found anything, likewise."""
     return GuardReport(seen.lease).recovered or seen.cluster.status.recovered
 
 
 def last_news_time(seen: ClusterObservation) -> str | UnsetType:
-    """Of the newest; a guard that has just begun tells nothing yet, which makes nothing new."""
+    """The time of the newest event. A new guard has none yet: the known time stays."""
     news = GuardReport(seen.lease).news
     return news[-1].time if news else seen.cluster.status.last_news_time
 
@@ -82,8 +82,8 @@ def last_news_time(seen: ClusterObservation) -> str | UnsetType:
 
 def ready(seen: ClusterObservation) -> Finding:
     """ControllerReady: from the guard's report, or else why there is none."""
-    if told := in_charge(seen):
-        return told
+    if report := in_charge(seen):
+        return report
     found = pod_state.first_trouble(seen.pods.get(CONTROLLER, ()))
     if found and seen.claim is not None and seen.claim.status.phase == "Pending":
         asked = seen.cluster.spec.controller.storage.class_name
@@ -97,17 +97,17 @@ def ready(seen: ClusterObservation) -> Finding:
 
 
 def in_charge(seen: ClusterObservation) -> Finding | None:
-    """ControllerReady, from what the one in charge tells; None where it tells nothing that matters."""
-    told, pod, name = GuardReport(seen.lease), active(seen), seen.cluster.metadata.name
-    if told.phase == "held":
+    """ControllerReady, from the active guard's report; None if that doesn't decide it."""
+    report, pod, name = GuardReport(seen.lease), active(seen), seen.cluster.metadata.name
+    if report.phase == "held":
         words = f"slurmctld is held; 'seltzer debug {name}' opens a shell beside it, with --release it goes on"
         return _no(READY, "Held", words)
-    if told.phase in ("crashed", "blocked"):
-        return _no(READY, told.phase.capitalize(), _trouble(told))
-    if pod is not None and told.phase == "running" and pod_state.ready(pod):
+    if report.phase in ("crashed", "blocked"):
+        return _no(READY, report.phase.capitalize(), _trouble(report))
+    if pod is not None and report.phase == "running" and pod_state.ready(pod):
         wanted = seen.cluster.spec.controller.standby
         ready = f"; {len(standbys(seen))} of {wanted} standbys are there" if wanted else ""
-        return Finding(READY, "True", "Running", f"slurmctld {told.version}".strip() + f" answers{ready}")
+        return Finding(READY, "True", "Running", f"slurmctld {report.version}".strip() + f" answers{ready}")
     if pod is not None and not stuck_pods.is_ready(seen.nodes.get(pod.spec.node_name)):
         words = f"{_where(pod)}, which isn't ready; another pod takes over if it stays so"
         if standing := standbys(seen):
@@ -117,7 +117,7 @@ def in_charge(seen: ClusterObservation) -> Finding | None:
 
 
 def standing_by(seen: ClusterObservation) -> Finding | None:
-    """StandbyReady; None where no standby is wanted."""
+    """StandbyReady; None if no standby is wanted."""
     wanted, there = seen.cluster.spec.controller.standby, standbys(seen)
     if wanted == 0:
         return None
@@ -125,7 +125,7 @@ def standing_by(seen: ClusterObservation) -> Finding | None:
         return Finding("StandbyReady", "True", "StandingBy", ", ".join(map(_where, there)))
     count = f"{len(there)} of {wanted} standbys are there"
     if not GuardReport(seen.lease).holder:
-        return _no("StandbyReady", "Starting", count)  # what is in the way is told of the controller
+        return _no("StandbyReady", "Starting", count)  # ControllerReady says what is wrong
     if found := pod_state.first_trouble(others(seen)):
         return _no("StandbyReady", found.reason, f"{count}: {found.message}")
     deployment = seen.deployments.get(CONTROLLER)
@@ -136,10 +136,10 @@ def standing_by(seen: ClusterObservation) -> Finding | None:
 
 
 def state_safe(seen: ClusterObservation) -> Finding:
-    """StateSafe: whether what Slurm acknowledges will be on the volume."""
-    told, known = GuardReport(seen.lease), volume(seen)
-    if told.phase == "blocked":
-        return _no("StateSafe", "Blocked", _trouble(told))
+    """StateSafe: whether the volume can hold what Slurm acknowledges."""
+    report, known = GuardReport(seen.lease), volume(seen)
+    if report.phase == "blocked":
+        return _no("StateSafe", "Blocked", _trouble(report))
     if known is UNSET or not known:
         return Finding("StateSafe", "Unknown", "Starting", "the state volume hasn't been looked at yet")
     room = f"{size(known.free)} of {size(known.size)} are free on the state volume"
@@ -155,8 +155,8 @@ def state_safe(seen: ClusterObservation) -> Finding:
     return Finding("StateSafe", "True", "EnoughSpace", room)
 
 
-def _trouble(told: GuardReport) -> str:
-    return f"slurmctld: {told.message or 'no reason given'}; see 'seltzer logs'"
+def _trouble(report: GuardReport) -> str:
+    return f"slurmctld: {report.message or 'no reason given'}; see 'seltzer logs'"
 
 
 def _where(pod: Pod) -> str:
@@ -168,7 +168,7 @@ def _no(type_: str, reason: str, message: str) -> Finding:
 
 
 def size(count: int) -> str:
-    """Bytes for a person."""
+    """Bytes, for people."""
     value, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

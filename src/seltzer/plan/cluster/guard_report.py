@@ -1,4 +1,4 @@
-"""What the guard tells by its Lease. What makes no sense counts as not told: it can't be worse than silence."""
+"""The guard's report, from the annotations of its Lease. Malformed annotations are ignored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MOST_EARLIER = 8
 _MOST_LINES = 20
 _MOST_WORDS = 300
 _MOST_NEWS = 16
-# What Kubernetes takes as the reason of an Event, and people as one.
+# What Kubernetes and people accept as the reason of an Event.
 _WORD = re.compile("[A-Z][A-Za-z]{1,63}")
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class _Crash(msgspec.Struct):
 
 
 class _Job(msgspec.Struct):
-    """As guards told it that named each job by itself."""
+    """The format of older guards, which list each job."""
 
     id: str
     outcome: str = ""
@@ -78,7 +78,7 @@ class _Volume(msgspec.Struct):
 
 
 class GuardEvent(msgspec.Struct, frozen=True):
-    """Something that the guard did, as an Event has it."""
+    """An Event of the guard."""
 
     time: str
     reason: str
@@ -86,26 +86,26 @@ class GuardEvent(msgspec.Struct, frozen=True):
 
 
 class GuardReport:
-    """A Lease, read."""
+    """A Lease, parsed."""
 
     def __init__(self, lease: Lease | None) -> None:
-        self._said: Mapping[str, str] = lease.metadata.annotations if lease else {}
+        self._annotations: Mapping[str, str] = lease.metadata.annotations if lease else {}
         self.holder = (lease.spec.holder_identity or "") if lease else ""
-        """The pod that is in charge; empty: none is."""
-        self.phase = self._said.get(PHASE, "") if self.holder else ""
-        self.message = self._said.get(MESSAGE, "")
-        self.version = self._said.get(SLURM_VERSION, "")
-        self.epoch = _number(self._said.get(EPOCH))
-        self.restarts = _number(self._said.get(RESTARTS))
+        """The active pod; empty: none is."""
+        self.phase = self._annotations.get(PHASE, "") if self.holder else ""
+        self.message = self._annotations.get(MESSAGE, "")
+        self.version = self._annotations.get(SLURM_VERSION, "")
+        self.epoch = _number(self._annotations.get(EPOCH))
+        self.restarts = _number(self._annotations.get(RESTARTS))
         self.failovers = lease.spec.lease_transitions if lease else 0
-        self.hold = self._said.get(HOLD) == "true"
-        self.runs = self._said.get(PHASE) == "running"
+        self.hold = self._annotations.get(HOLD) == "true"
+        self.runs = self._annotations.get(PHASE) == "running"
 
     @property
     def running_since(self) -> float | None:
         """When the slurmctld that runs was started, by the clock of its machine; None if that isn't known."""
         try:
-            return datetime.fromisoformat(self._said[STARTED]).timestamp() if self.runs else None
+            return datetime.fromisoformat(self._annotations[STARTED]).timestamp() if self.runs else None
         except (KeyError, ValueError):
             return None
 
@@ -135,7 +135,7 @@ class GuardReport:
         if found is None:
             return UNSET
         newest = _recovery(found)
-        # The API server takes no list in which a key is twice; likewise below.
+        # The API server refuses a list with a duplicate key; likewise below.
         earlier = {each.time: _recovery(each) for each in found.earlier if each.time != found.time}
         return Recovered(
             time=newest.time,
@@ -147,7 +147,7 @@ class GuardReport:
 
     @property
     def news(self) -> tuple[GuardEvent, ...]:
-        """The last few, in their order."""
+        """The last few events, in order."""
         found = self._json(NEWS, tuple[GuardEvent, ...]) or ()
         return tuple(
             GuardEvent(each.time, each.reason, each.message[:_MOST_WORDS])
@@ -157,7 +157,7 @@ class GuardReport:
 
     def _json(self, annotation: str, kind: type[T]) -> T | None:
         try:
-            return msgspec.json.decode(self._said.get(annotation, ""), type=kind)
+            return msgspec.json.decode(self._annotations.get(annotation, ""), type=kind)
         except (msgspec.DecodeError, UnicodeError):
             return None
 

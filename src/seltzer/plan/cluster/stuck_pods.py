@@ -1,10 +1,10 @@
-"""A controller's pod on a dead Kubernetes node: Kubernetes waits for that node for ever, and its successor for the pod.
+"""A controller's pod on a dead Kubernetes node: Kubernetes waits for the node forever, and the pod's successor for it.
 
-Kubernetes gives a pod up some seconds after it lost sight of its node, often five and at times fifteen. Where the guard
-is silent too, nobody is left to wait for, and its successor can begin.
+Kubernetes evicts a pod some seconds after its node became silent, often five and at times fifteen. If the guard is
+silent too there is nothing to wait for, and the successor can start.
 
-Removing the pod's object doesn't end what may still run on the node. That is safe here: whoever takes over renames the
-state directory, and a slurmctld that was left behind can't save or acknowledge anything from then on.
+Removing the pod's object doesn't end what may still run on the node. That is safe here: the successor renames the state
+directory, and from then on a slurmctld that was left behind can't save or acknowledge anything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from seltzer.api.core import Lease, Node, Pod
 from seltzer.plan import pod_state
 from seltzer.plan.actions import PlannedEvent, RemoveStuckPod
 
-# Beyond what clocks may differ by, and what a change may take to get here.
+# Covers the difference between clocks, and the delay of the watch.
 _MARGIN = 2.0
 
 
 def lost(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
-    """It should go or be replaced, and nobody on its node is known to see to it."""
+    """Whether it should go or be replaced, and its kubelet isn't known to see to that."""
     if not pod.spec.node_name:
         return False
     node = nodes.get(pod.spec.node_name)
@@ -31,10 +31,10 @@ def lost(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
 def removals(
     pods: tuple[Pod, ...], nodes: Mapping[str, Node], lease: Lease | None, now: float, *, silence: float, patient: bool
 ) -> list[RemoveStuckPod]:
-    """The pods that are to be removed now; if `patient`, only those that Kubernetes has given up.
+    """The pods to remove now; if `patient`, only those that Kubernetes evicts.
 
-    `silence` is for how long the Lease hasn't changed, by our own clock: the guard's may be another. A node is known to
-    be gone only if the nodes are known at all.
+    `silence` is for how many seconds the Lease hasn't changed, by our own clock: the guard's may differ. A missing node
+    counts as gone: `nodes` must be complete.
     """
     found = []
     for pod in pods:
@@ -67,7 +67,7 @@ def told(removal: RemoveStuckPod) -> PlannedEvent:
 
 
 def is_ready(node: Node | None) -> bool:
-    """Whether its kubelet says that it is well; None is a node that isn't there."""
+    """Whether its kubelet reports it ready; None is a node that doesn't exist."""
     return node is not None and _ready(node) == "True"
 
 
@@ -76,7 +76,7 @@ def _ready(node: Node) -> str:
 
 
 def _heard_of(node: Node | None) -> bool:
-    """Whether its kubelet speaks, be it of trouble: it may be about to end a pod, or to bring it back."""
+    """Whether its kubelet reports at all, even trouble: it may be about to end a pod, or to bring it back."""
     return node is not None and _ready(node) != "Unknown"
 
 
@@ -88,7 +88,7 @@ def _state(pod: Pod, nodes: Mapping[str, Node]) -> str:
 
 
 def _grace_is_over(pod: Pod, now: float) -> bool:
-    """The API server's deletionTimestamp is when the grace ends, not when it begins."""
+    """The deletionTimestamp is when the grace period ends, not when it begins."""
     until = pod.metadata.deletion_timestamp
     return until is not None and now > datetime.fromisoformat(until).timestamp() + _MARGIN
 
@@ -98,13 +98,13 @@ def _holds(pod: Pod, lease: Lease | None) -> bool:
 
 
 def _is_replaced(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
-    """Another has its place, and its kubelet isn't heard of: waiting for its grace helps nobody."""
+    """Whether another pod is active and its kubelet is silent: waiting for its grace period helps nobody."""
     replaced = lease is not None and bool(lease.spec.holder_identity) and not _holds(pod, lease)
     return replaced and not _heard_of(nodes.get(pod.spec.node_name))
 
 
 def _is_silent(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None, silence: float) -> bool:
-    """It has its place, and neither its kubelet nor its guard is heard of."""
+    """Whether it is active, and both its kubelet and its guard are silent."""
     if lease is None or not _holds(pod, lease) or _heard_of(nodes.get(pod.spec.node_name)):
         return False
     return silence > (lease.spec.lease_duration_seconds or 0) + _MARGIN

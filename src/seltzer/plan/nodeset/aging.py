@@ -1,7 +1,7 @@
-"""What has to be so for a while before something is done about it.
+"""Facts that have to last for a while before a plan acts on them.
 
-Conditions and Leases tell since when, by the clock of whoever wrote them, which may be hours off. What counts is for
-how long we have seen them so ourselves.
+Conditions and Leases have timestamps by the clock of their writer, which may be hours off. What counts is for how long
+we have seen a fact ourselves.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from seltzer.plan.nodeset.observation import NodeSetObservation
 
 
 def things(seen: NodeSetObservation) -> frozenset[Hashable]:
-    """Each is the same for as long as it lasts, and another when it ends and begins again."""
+    """One value per fact: the same while it lasts, another when it ends and begins again."""
     return frozenset((*drain_resume.aging(seen), *unregistered_pods.aging(seen), *removal.aging(seen.pods, seen.slurm)))

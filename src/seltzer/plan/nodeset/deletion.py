@@ -28,7 +28,7 @@ def ending_partition(nodeset: NodeSet, members: Iterable[NodeSet]) -> str:
 
 
 def consent(seen: NodeSetObservation) -> bool:
-    """The user deleted the NodeSet, said how long jobs may take and that they are then killed; that time is over."""
+    """Whether the user deleted the NodeSet and allowed its jobs to be killed after a time that is over."""
     drain, since = seen.nodeset.spec.drain, seen.nodeset.metadata.deletion_timestamp
     if since is None or drain.on_timeout != "kill" or not drain.timeout:
         return False
@@ -36,5 +36,5 @@ def consent(seen: NodeSetObservation) -> bool:
 
 
 def may_lose_jobs(seen: NodeSetObservation) -> bool:
-    """Waiting jobs keep nothing when their whole cluster goes, or when the user has said that they may be killed."""
+    """Whether waiting jobs may be lost: the whole cluster goes, or the user allowed jobs to be killed."""
     return seen.closing or consent(seen)

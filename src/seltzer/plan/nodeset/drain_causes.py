@@ -1,7 +1,6 @@
-"""Why a node should take no new jobs, as far as Kubernetes knows: its machine is cordoned, tainted, unwell or leaving,
-or its pod is.
+"""Why a Slurm node should take no new jobs: its machine is cordoned, tainted, unwell or leaving, or its pod is.
 
-A machine here is a Kubernetes node, since a node is Slurm's.
+A machine is a Kubernetes node; a node is Slurm's.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from seltzer.plan import pod_state
 from seltzer.plan.slurm_state import ADDED, OURS
 from seltzer.slurm.models import Node
 
-# One that was unwell has to be well for so long before jobs come again; and longer if it can't make up its mind.
+# A machine that was unwell has to be well for so long before it takes jobs again; longer if it changes often.
 CALM_SECONDS = 5.0
 RESTLESS_SECONDS = 30.0
 RESTLESS_CHANGES = 6
-# A pod that Slurm knows and that we see unready for so long fails its check; at its start it is about to be ready.
+# A pod that we see unready for so long fails its check. Right after its start it is about to be ready.
 UNREADY_SECONDS = 5.0
 
 _MACHINE = f"{OURS}Kubernetes node "
 _UNWELL = ("is not ready", "is not heard of", "has no network", "is under ")
 _PRESSURE = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process"}
-# Conditions tell these, or spec.unschedulable does.
+# These taints repeat conditions or spec.unschedulable.
 _TOLD_ELSEWHERE = "node.kubernetes.io/"
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-# Who tolerates everything still wants its jobs to end before the machine does.
+# Also drained with a toleration for everything: its jobs should end before the machine does.
 _LEAVING = (
     "ToBeDeletedByClusterAutoscaler",
     "karpenter.sh/",
@@ -43,33 +42,33 @@ _REPELS = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class Machine:
-    """A Kubernetes node; None is one that isn't there (any more)."""
+    """A Kubernetes node; `node` is None if it doesn't exist."""
 
     node: KubeNode | None
-    # For how many seconds it has been as it is, by our own clock, and how often it changed in the last two minutes.
+    # For how many seconds it hasn't changed, by our own clock, and how often it changed in the last two minutes.
     calm: float = 0.0
     changes: int = 0
 
     @property
     def is_silent(self) -> bool:
-        """Its kubelet isn't heard of: it may be dead, cut off or asleep."""
+        """Whether its kubelet is silent: it may be dead, cut off or asleep."""
         return self.node is None or _condition(self.node, "Ready") in ("Unknown", "")
 
 
 def of(pod: Pod, machine: Machine | None, tolerations: Sequence[Mapping[str, Any]], unready_for: float = 0.0) -> str:
-    """Why no new job should come to a pod's node, as a reason for Slurm; empty if nothing is the matter."""
+    """Why a pod's node should take no new jobs, as a reason for Slurm; empty if nothing is wrong."""
     why = of_machine(pod.spec.node_name, machine, tolerations) if machine is not None else ""
     return why or of_pod(pod, unready_for)
 
 
 def of_machine(name: str, machine: Machine, tolerations: Sequence[Mapping[str, Any]]) -> str:
-    """What is the matter with a machine, as a reason for Slurm; empty if nothing is."""
+    """What is wrong with a machine, as a reason for Slurm; empty if nothing is."""
     matter = words(machine.node, tolerations)
     return f"{_MACHINE}{name} {matter}" if matter else ""
 
 
 def words(node: KubeNode | None, tolerations: Sequence[Mapping[str, Any]]) -> str:
-    """What is the matter with it; empty if nothing is."""
+    """What is wrong with it; empty if nothing is."""
     if node is None:
         return "is gone"
     ready = _condition(node, "Ready")
@@ -94,9 +93,9 @@ def words(node: KubeNode | None, tolerations: Sequence[Mapping[str, Any]]) -> st
 
 
 def of_pod(pod: Pod, unready_for: float) -> str:
-    """What is the matter with a pod whose slurmd runs, as a reason for Slurm; empty if nothing is.
+    """What is wrong with a pod whose slurmd runs, as a reason for Slurm; empty if nothing is.
 
-    `unready_for` is for how many seconds we have seen it so, by our own clock: its kubelet's may be hours off.
+    `unready_for` is for how many seconds we have seen it unready, by our own clock: its kubelet's may be hours off.
     """
     if pod_state.deleting(pod):
         return f"{OURS}its pod is being deleted"
@@ -106,23 +105,23 @@ def of_pod(pod: Pod, unready_for: float) -> str:
 
 
 def turns_unready(pod: Pod) -> bool:
-    """Whether it fails its check, if that goes on."""
+    """Whether its Ready condition is set and false: if that lasts, it fails its check."""
     return not pod_state.ready(pod) and pod_state.ready_since(pod) > 0
 
 
 def unready(pod: Pod, node: Node) -> tuple[str | float, ...]:
-    """What is the same for as long as a pod and its slurmd fail their check without a break.
+    """A value that stays the same while a pod and its slurmd fail their check without a break.
 
-    That is told by this one condition: those that we write about its node are no news of it. A slurmd that starts anew
-    has as long as any, however long its image took.
+    It depends on the Ready condition alone: the conditions that we write don't count. A slurmd that restarts gets the
+    full time again.
     """
     return ("unready", pod.metadata.uid, pod_state.ready_since(pod), node.slurmd_started or 0.0)
 
 
 def ended(pod: Pod, node: Node | None = None) -> str:
-    """Why slurmd's container doesn't run although it did, as a reason for Slurm: no job of it can still run.
+    """Why slurmd's container doesn't run although it did, as a reason for Slurm: none of its jobs can still run.
 
-    A kubelet is late to tell that the container has been started again, and then jobs may run: Slurm knows since when.
+    A kubelet may report a restart late, and jobs may run by then: Slurm knows when its slurmd started.
     """
     for status in pod.status.container_statuses:
         if status.name != "slurmd":
@@ -130,7 +129,7 @@ def ended(pod: Pod, node: Node | None = None) -> str:
         over = status.state.terminated
         waiting = status.state.waiting if status.restart_count or status.last_state.terminated else None
         last = over or (status.last_state.terminated if waiting else None)
-        if not (over or waiting) or (node is not None and _is_anew(node, last)):
+        if not (over or waiting) or (node is not None and _is_newer(node, last)):
             return ""
         why = (last.reason if last else "") or (waiting.reason if waiting else "") or "ended"
         how = f" with exit code {last.exit_code}" if last and last.exit_code else ""
@@ -139,16 +138,16 @@ def ended(pod: Pod, node: Node | None = None) -> str:
     return ""
 
 
-def _is_anew(node: Node, last: Terminated | None) -> bool:
-    """Whether the slurmd that registered is a newer one; both times are from the clock of their machine."""
+def _is_newer(node: Node, last: Terminated | None) -> bool:
+    """Whether the registered slurmd is newer. Both times are from the clock of their machine."""
     if last is None or not last.finished_at or node.slurmd_started is None:
-        return True  # that isn't known
+        return True  # unknown
     return node.slurmd_started >= int(datetime.fromisoformat(last.finished_at).timestamp())
 
 
 def is_over(node: Node, machine: Machine | None) -> bool:
-    """Whether a drain of ours whose cause is gone can be undone now, or get another reason: not for a machine that may
-    change its mind, nor for one of which nothing is known."""
+    """Whether a drain of ours whose cause is gone can be undone or get another reason now. Not while the machine
+    changes often, nor while it is unknown."""
     if not node.reason.startswith(_MACHINE):
         return True
     if machine is None:
@@ -159,17 +158,17 @@ def is_over(node: Node, machine: Machine | None) -> bool:
 
 
 def is_cause(reason: str) -> bool:
-    """Whether we drained a node for what Kubernetes told about its machine or its pod, and not to remove it."""
+    """Whether we drained a node because of its machine or its pod, and not to remove it."""
     return reason.startswith((_MACHINE, f"{OURS}its pod is ", f"{OURS}slurmd's container "))
 
 
 def is_of_pod(cause: str) -> bool:
-    """Whether it is about the pod alone. Why its node is down says more than that."""
+    """Whether the cause is the pod alone. The reason of a node that is down says more than that."""
     return not cause.startswith(_MACHINE)
 
 
 def tells(reason: str, cause: str) -> bool:
-    """Whether a node's reason is this cause; slurmctld adds words of its own to what is there."""
+    """Whether a node's reason is this cause; slurmctld may have added to it."""
     return reason == cause or reason.startswith(cause + ADDED)
 
 
@@ -186,10 +185,10 @@ def _repels(taint: Taint) -> bool:
 
 
 def _tolerates(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
-    """As Kubernetes does; for how long doesn't matter to jobs, which may take any time."""
+    """As Kubernetes does. tolerationSeconds doesn't count: jobs may take any time."""
     for each in tolerations:
         if not isinstance(each, Mapping):
-            continue  # a user wrote it, and nobody has checked it yet
+            continue  # a user wrote it, and it isn't validated
         if each.get("effect") not in (None, "", taint.effect):
             continue
         exists = each.get("operator") == "Exists"

@@ -1,4 +1,4 @@
-"""What Slurm is told about the nodes whose pods stay: what is the matter with them, and that it is over."""
+"""Drains and resumes the nodes of pods that stay, as their pods and machines change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seltzer.slurm.models import Node
 
 @dataclass(frozen=True)
 class DrainResumeSteps:
-    """What to tell Slurm, and whether there is more to come."""
+    """What to do about nodes whose pods stay."""
 
     actions: tuple[Action, ...]
     # Why there is more to come: a drain of ours is undone, or gets another reason, after a while.
@@ -24,7 +24,7 @@ class DrainResumeSteps:
 
 
 def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
-    """Nodes of pods that stay: what Kubernetes knows of them is told, what is over is undone, and all are saved."""
+    """Drain nodes for what is wrong with them, resume them when it is over, and have slurmctld save all of them."""
     known = _known(staying, seen)
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
@@ -38,11 +38,11 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
                 down.setdefault(slurm_state.kept_reason(node, over), []).append(node.name)
         elif cause:
             if slurm_state.down_by_others(node) or (slurm_state.down_by_us(node) and drain_causes.is_of_pod(cause)):
-                continue  # it takes no jobs, and somebody has said why
+                continue  # it takes no jobs, and its reason says why
             if not node.drained or (slurm_state.drained_by_us(node) and not drain_causes.is_cause(node.reason)):
                 drain.setdefault(cause, []).append(node.name)
             elif slurm_state.drained_by_us(node) and not drain_causes.tells(node.reason, cause):
-                # Who looks sees what is the matter now, and a resume waits for as long as that needs.
+                # The reason has to say what is wrong now: a resume waits for as long as that needs.
                 if drain_causes.is_over(node, seen.machine(pod)):
                     drain.setdefault(cause, []).append(node.name)
                 else:
@@ -65,7 +65,7 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
 
 
 def aging(seen: NodeSetObservation) -> list[Hashable]:
-    """Pods that fail their check, if that goes on."""
+    """Pods that fail their check if they stay unready."""
     unready = [pod for pod in seen.pods if not pod_state.deleting(pod) and drain_causes.turns_unready(pod)]
     return [drain_causes.unready(pod, node) for pod, node in _known(unready, seen)]
 
@@ -75,7 +75,7 @@ def _known(pods: Sequence[Pod], seen: NodeSetObservation) -> list[tuple[Pod, Nod
 
 
 def _saved(ready: Sequence[tuple[Pod, Node]], seen: NodeSetObservation) -> list[Action]:
-    """Records that don't say whose they are, which has slurmctld save them, or where their nodes are."""
+    """Mark new records, which makes slurmctld save them, and correct addresses."""
     mark = node_records.mark(seen.nodeset)
     new = sorted(node.name for _, node in ready if node_records.needs_mark(node, mark))
     actions: list[Action] = [MarkNodes(tuple(new), mark)] if new else []
@@ -86,15 +86,15 @@ def _saved(ready: Sequence[tuple[Pod, Node]], seen: NodeSetObservation) -> list[
 
 
 def _is_over(pod: Pod, node: Node, seen: NodeSetObservation) -> bool:
-    """Also its slurmd is there: the record may be that of a pod before this one, at an address that nobody has now."""
+    """Its pod must be ready, too: the record may be of an earlier pod, at an address that no longer exists."""
     return drain_causes.is_over(node, seen.machine(pod)) and pod_state.ready(pod)
 
 
 def _is_back(node: Node, seen: NodeSetObservation) -> bool:
-    """slurmctld gave it up in an outage, and its slurmd answers again."""
+    """Whether slurmctld set it down in an outage, and its slurmd answers again."""
     return slurm_state.down_by_outage(node) and seen.answers.get(node.name) is True
 
 
 def _is_elsewhere(node: Node, address: str) -> bool:
-    """slurmctld has an address of it that another pod of its name had; one that isn't an address is its own name."""
+    """Whether slurmctld has the address of an earlier pod. An address that is the node's name is no address."""
     return node.address not in ("", address, node.name, node.hostname)

@@ -1,4 +1,4 @@
-"""Which NodeSets belong to a cluster, and which can't."""
+"""Which NodeSets belong to a cluster, and which pods belong to a NodeSet."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_NODES = 10_000
 
 @dataclass(frozen=True)
 class Membership:
-    """Whether a NodeSet is a member of its cluster, and whether all is well with that; if not, what to do about it.
+    """Whether a NodeSet is a member of its cluster and accepted as it is; if not, the message says what to do.
 
-    Of a member that isn't accepted nothing that runs is touched, and nothing is added.
+    The pods of a member that isn't accepted stay as they are, and no pod is added.
     """
 
     member: bool
@@ -54,7 +54,7 @@ def max_nodes(cluster: SlurmCluster | None) -> int:
         return MAX_NODES  # the cluster's own status says what is wrong with the configuration
 
 
-def verdicts(
+def memberships(
     cluster: SlurmCluster | None, nodesets: Iterable[NodeSet], limit: int | None = None
 ) -> Mapping[Key, Membership]:
     """The membership of each NodeSet that refers to this cluster. Of two that exclude each other the older stays.
@@ -66,15 +66,15 @@ def verdicts(
     limit = max_nodes(cluster) if limit is None else limit
     left = limit
     for nodeset in oldest_first(nodesets):
-        verdict = _verdict(cluster, nodeset, taken, left, limit)
-        found[key_of(nodeset)] = verdict
-        if verdict.member:
+        member = _membership(cluster, nodeset, taken, left, limit)
+        found[key_of(nodeset)] = member
+        if member.member:
             taken[nodeset.metadata.name] = nodeset
-            left -= nodeset.spec.replicas if verdict.accepted else nodeset.status.replicas
+            left -= nodeset.spec.replicas if member.accepted else nodeset.status.replicas
     return found
 
 
-def _verdict(
+def _membership(
     cluster: SlurmCluster | None, nodeset: NodeSet, taken: Mapping[str, NodeSet], left: int, limit: int
 ) -> Membership:
     where = cluster_key(nodeset)

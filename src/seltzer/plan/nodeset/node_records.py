@@ -1,6 +1,6 @@
-"""Slurm's records of a NodeSet's nodes: which are its own, and what becomes of those whose pods are gone.
+"""Slurm's records of a NodeSet's nodes: which are its own, and what happens to those whose pods are gone.
 
-A record outlives its pod. It keeps its jobs, and the drain that a person set; waiting jobs may name it.
+A record outlives its pod. It keeps its jobs and the drain that a person set, and waiting jobs may name it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CROWD = 20
 
 
 def mark(nodeset: NodeSet) -> str:
-    """What the records of a NodeSet's nodes say."""
+    """The comment of the records of a NodeSet's nodes."""
     return f"{MARK}{nodeset.metadata.namespace}/{nodeset.metadata.name}"
 
 
 def needs_mark(node: Node, mark: str) -> bool:
-    """A comment of somebody else stays: setting it has had the record saved as well."""
+    """Not if somebody else set a comment: it stays, and slurmctld has saved the record for it."""
     return not node.comment or (node.comment.startswith(MARK) and node.comment != mark)
 
 
@@ -40,10 +40,10 @@ def of(seen: NodeSetObservation) -> list[Node]:
 
 
 def _is_ours(node: Node, seen: NodeSetObservation) -> bool:
-    """Another NodeSet of this name may have had the nodes, or have them now: the mark tells whose they are."""
+    """Another NodeSet of this name may have, or have had, such nodes: the mark says whose they are."""
     if node.comment == mark(seen.nodeset):
         return True
-    return seen.verdict.member and not node.comment.startswith(MARK)
+    return seen.membership.member and not node.comment.startswith(MARK)
 
 
 def orphaned(seen: NodeSetObservation) -> list[Node]:
@@ -53,7 +53,7 @@ def orphaned(seen: NodeSetObservation) -> list[Node]:
 
 
 def can_wait(seen: NodeSetObservation) -> bool:
-    """A crowd of pods is leaving: their records go together, afterwards, instead of some with every look at them."""
+    """Whether many pods are leaving: their records go together afterwards, instead of some with every pass."""
     return sum(pod_state.deleting(pod) and not unreachable_pods.is_stuck(pod, seen) for pod in seen.pods) > CROWD
 
 
@@ -63,9 +63,9 @@ def wants_named(seen: NodeSetObservation) -> bool:
 
 
 def steps(seen: NodeSetObservation, wanted: Sequence[str]) -> list[Action]:
-    """Records whose pods are gone: their jobs go back to the queue, then they go too.
+    """Records whose pods are gone: their jobs go back to the queue, then the records go.
 
-    Not one that others drained whose name is `wanted` for a new pod: their drain stays.
+    A record that others drained stays if its name is `wanted` for a new pod: their drain stays with it.
     """
     orphans = orphaned(seen)
     bereft = [node for node in orphans if node.occupied and node.base != "DOWN" and slurm_state.may_go_down(node)]
@@ -88,12 +88,12 @@ def _why_lost(node: Node) -> str:
 
 
 def is_free(name: str, seen: NodeSetObservation) -> bool:
-    """Whether a new pod may have a name. Not while Slurm has a record of its predecessor that is about to be deleted:
-    the new slurmd would lose its own.
+    """Whether a new pod may have a name. Not while the record of its predecessor is about to be deleted: the new slurmd
+    would lose its own.
 
-    A record that others drained stays, and so does their drain; one that waiting jobs name stays for them.
+    A record that others drained or that waiting jobs name stays, and the new pod takes it over.
     """
     if seen.slurm.nodes is None:
-        return seen.slurm.gone  # no slurmctld has ever run, so it has no records
+        return seen.slurm.gone  # there is no slurmctld, so there are no records
     node = seen.slurm.nodes.get(name)
     return node is None or slurm_state.drained_by_others(node) or name in (seen.named or ())

@@ -1,4 +1,4 @@
-"""What is told about a NodeSet: its status, and the events that a person would want to know of."""
+"""A NodeSet's status and events."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from seltzer.plan.nodeset import node_records, pod_selection
 from seltzer.plan.nodeset.deletion import deleted, partition
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.pod_selection import Pool
+from seltzer.plan.nodeset.pod_selection import Candidates
 from seltzer.slurm import hostlist
 
-# Events of one reason in one pass.
+# Events with the same reason in one pass.
 _MOST_OF_A_REASON = 20
 
 
 def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequence[str], now: str) -> NodeSetStatus:
-    """What is true of the NodeSet. `failures` is what could not be done just now, in the words of who refused it."""
+    """The status. `failures` are the errors of actions that failed just now."""
     nodeset = seen.nodeset
-    pool = Pool(decision.staying, seen.slurm.nodes or {}, {})
+    pool = Candidates(decision.staying, seen.slurm.nodes or {}, {})
     outside = outside_partition(seen)
     available = sum(pool.available(pod) and pod.metadata.name not in outside for pod in decision.staying)
     alive = [pod for pod in seen.pods if not pod_state.deleting(pod)]
     updated = sum(pod_selection.template_of(pod) == seen.template for pod in alive)
     accepted = Finding(
-        "Accepted", "True" if seen.verdict.accepted else "False", seen.verdict.reason, seen.verdict.message
+        "Accepted", "True" if seen.membership.accepted else "False", seen.membership.reason, seen.membership.message
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     return NodeSetStatus(
@@ -61,8 +61,8 @@ def _ready(seen: NodeSetObservation, decision: NodeSetDecision, available: int, 
 
     if deleted(seen.nodeset) or seen.closing:
         return no("Deleting", _waiting(seen, decision) or _going(seen))
-    if not seen.verdict.accepted:
-        return no(seen.verdict.reason, seen.verdict.message)
+    if not seen.membership.accepted:
+        return no(seen.membership.reason, seen.membership.message)
     if seen.template is None:
         return no("TemplateRefused", seen.refusal)
     if failures:
@@ -89,7 +89,7 @@ def _going(seen: NodeSetObservation) -> str:
 
 
 def outside_partition(seen: NodeSetObservation) -> frozenset[str]:
-    """Nodes that slurmctld doesn't know to be in their partition: it hasn't read the configuration that says so."""
+    """Nodes that aren't in their partition yet: slurmctld hasn't read the configuration that says so."""
     wanted = partition(seen.nodeset)
     return frozenset(node.name for node in node_records.of(seen) if wanted and wanted not in node.partitions)
 
@@ -99,7 +99,7 @@ def _all(count: int) -> str:
 
 
 def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
-    """Why some don't, as far as Slurm's records tell."""
+    """Why some nodes take no jobs, as far as Slurm's records show it."""
     nodes = seen.slurm.nodes or {}
     names = [pod.metadata.name for pod in decision.staying]
     elsewhere = outside_partition(seen)
@@ -121,7 +121,7 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
 
 
 def _waiting(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
-    """Whom a removal waits for."""
+    """What a removal waits for."""
     removal, drain = decision.removal, seen.nodeset.spec.drain
     if removal.overdue and drain.on_timeout == "wait":
         return (
@@ -141,7 +141,7 @@ def _waiting(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
 
 
 def _queue(seen: NodeSetObservation) -> str:
-    """Which waiting jobs keep a NodeSet that is being deleted."""
+    """The waiting jobs that keep a NodeSet which is being deleted."""
     named = sorted(node.name for node in node_records.orphaned(seen) if node.name in (seen.named or ()))
     advice = "move them ('scontrol update job') or cancel them, or set drain: {timeout: 1s, onTimeout: kill}"
     if seen.named is None and node_records.orphaned(seen):
@@ -166,7 +166,7 @@ def _updated(seen: NodeSetObservation, decision: NodeSetDecision, updated: int) 
     fresh = [pod for pod in decision.staying if pod_selection.template_of(pod) == seen.template]
     if found := pod_state.first_trouble(fresh):
         return Finding("Updated", "False", "Stuck", f"{progress}; stopped, since {found.message}")
-    held = pod_selection.held(Pool(decision.staying, seen.slurm.nodes or {}, {}), seen.template)
+    held = pod_selection.held(Candidates(decision.staying, seen.slurm.nodes or {}, {}), seen.template)
     if held and not decision.replacing:
         words = f"{progress}; {_fold(held)} is drained in Slurm by somebody else, and replaced when it is resumed"
         return Finding("Updated", "False", "Held", words)
@@ -174,26 +174,26 @@ def _updated(seen: NodeSetObservation, decision: NodeSetDecision, updated: int) 
     return Finding("Updated", "False", "RollingOut", f"{progress}{f'; {waiting}' if waiting else ''}")
 
 
-def happenings(before: NodeSet, after: NodeSetStatus, done: Sequence[Action]) -> list[PlannedEvent]:
-    """Events for what was done, and for conditions that changed for better or worse."""
-    told = [each for action in done for each in _told(action)]
+def events(before: NodeSet, after: NodeSetStatus, done: Sequence[Action]) -> list[PlannedEvent]:
+    """Events for what was done, and for conditions that became better or worse."""
+    found = [each for action in done for each in _events_of(action)]
     for condition in after.conditions:
         old = conditions.find(before.status.conditions, condition.type)
         changed = old is None or (old.status, old.reason) != (condition.status, condition.reason)
         if not changed:
             continue
         if condition.status == "False" and condition.reason not in _ROUTINE:
-            told.append(PlannedEvent("Warning", condition.reason, condition.message))
+            found.append(PlannedEvent("Warning", condition.reason, condition.message))
         elif condition.type == "Ready" and condition.status == "True" and old and old.status != "True":
-            told.append(PlannedEvent("Normal", "Ready", condition.message))
+            found.append(PlannedEvent("Normal", "Ready", condition.message))
     # Two conditions may say the same.
-    return _some_of_each(dict.fromkeys(told))
+    return _limited(dict.fromkeys(found))
 
 
-def _some_of_each(told: Iterable[PlannedEvent]) -> list[PlannedEvent]:
-    """What happens to thousands of machines at once is told of some: what of the others is in Slurm and on the pods."""
+def _limited(events: Iterable[PlannedEvent]) -> list[PlannedEvent]:
+    """A few events of each reason: what happens to thousands of nodes at once is also in Slurm and on the pods."""
     reasons: dict[tuple[str, str], list[PlannedEvent]] = {}
-    for each in told:
+    for each in events:
         reasons.setdefault((each.kind, each.reason), []).append(each)
     found: list[PlannedEvent] = []
     for some in reasons.values():
@@ -203,19 +203,19 @@ def _some_of_each(told: Iterable[PlannedEvent]) -> list[PlannedEvent]:
     return found
 
 
-# What happens anyway, in every life of a NodeSet: the actions tell it already.
+# Reasons that are part of every NodeSet's life: actions have events of their own.
 _ROUTINE = frozenset({"Starting", "Updating", "RollingOut", "Deleting", "NotAvailable", "Paused", "ClusterStarting"})
 
 
-def _told(action: Action) -> list[PlannedEvent]:
+def _events_of(action: Action) -> list[PlannedEvent]:
     if isinstance(action, ResumeNodes):
-        # One call to Slurm, whatever it is that is over.
+        # One call to Slurm, for nodes with different causes.
         causes: dict[str, list[str]] = {}
         for name in action.names:
             causes.setdefault(action.why.get(name, ""), []).append(name)
         return [_resumed(names, why) for why, names in sorted(causes.items())]
-    told = _told_in_one(action)
-    return [told] if told else []
+    event = _event_of(action)
+    return [event] if event else []
 
 
 def _resumed(names: Sequence[str], why: str) -> PlannedEvent:
@@ -226,7 +226,7 @@ def _because(why: str) -> str:
     return f": {why}" if why else ""
 
 
-def _told_in_one(action: Action) -> PlannedEvent | None:
+def _event_of(action: Action) -> PlannedEvent | None:
     match action:
         case CreatePods(names):
             return PlannedEvent("Normal", "Created", f"created {_fold(names)}")

@@ -1,4 +1,4 @@
-"""What a NodeSet's plan looks at: one frozen value, of which whatever isn't known says so."""
+"""What a NodeSet's plan looks at: one frozen value that says what is unknown."""
 
 from __future__ import annotations
 
@@ -30,40 +30,41 @@ class NodeSetObservation:
     """Everything that a plan looks at."""
 
     nodeset: NodeSet
-    verdict: Membership
+    membership: Membership
     pods: tuple[Pod, ...]
-    # The hash of the pods that are wanted; None where they can't be built, and `refusal` says why.
+    # The hash of the wanted pod template; None if it can't be built, and `refusal` says why.
     template: str | None
     slurm: SlurmState
     now: float
     refusal: str = ""
-    # The cluster is being deleted: its nodes go first.
+    # The cluster is being deleted, and its nodes go first.
     closing: bool = False
-    # Nodes that waiting jobs name. A job whose node's record is deleted is lost with the next reconfigure.
+    # The nodes that waiting jobs name; None: unknown. A job is lost with the next reconfigure if the record of a node
+    # that it names is deleted.
     named: frozenset[str] | None = None
     # The partition that ends with this NodeSet; empty: none does. Jobs that wait in it are lost with it.
     ending_partition: str = ""
     # How many jobs wait there. None: unknown.
     queued: int | None = None
-    # Since when this slurmctld runs, by the clock of its machine.
+    # When this slurmctld started, by the clock of its machine.
     controller_started: float | None = None
-    # The Kubernetes nodes that the pods are on, by name. Of one that isn't among them nothing is known.
+    # The Kubernetes nodes of the pods, by name. One that is missing is unknown.
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    # Whether the nodes that `lost.doubtful` names answer slurmctld's pod. Of one that isn't among them it is unknown.
+    # Whether the nodes of `unreachable_pods.suspects` answer slurmctld's pod. One that is missing is unknown.
     answers: Mapping[str, bool] = field(default_factory=dict)
     # When the last job on a node reaches its limit, in seconds; None where one has no limit. And how many seconds ago
     # that was asked for, successfully or not.
     free_at: Mapping[str, float | None] = field(default_factory=dict)
     deadlines_age: float = float("inf")
-    # For how many seconds we have seen the things that `aging` names, by our own clock.
+    # For how many seconds we have seen the facts of `aging`, by our own clock.
     ages: Mapping[Hashable, float] = field(default_factory=dict)
 
     def age(self, thing: Hashable) -> float:
-        """For how long it has been so; what was never seen begins now."""
+        """For how many seconds a fact has lasted; one that is new begins now."""
         return self.ages.get(thing, 0.0)
 
     def machine(self, pod: Pod) -> Machine | None:
-        """The one that a pod is on, if anything is known of it."""
+        """The machine of a pod; None if it is unknown."""
         return self.machines.get(pod.spec.node_name)
 
     @property

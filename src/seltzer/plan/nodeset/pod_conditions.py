@@ -1,9 +1,9 @@
-"""What Slurm knows of a node, on its pod: for people and `kubectl wait`, for autoscalers and the disruption budget.
+"""Slurm's state of a node, on its pod: for people and `kubectl wait`, for autoscalers and the disruption budget.
 
-A job that starts shows at once. That a node is idle shows a little later, so that short jobs one after the other don't
-cost a write each; a node that is drained and empty is told at once, since somebody waits for that. While a crowd of
-nodes is on its way, those that have come and are idle say so afterwards: each such write would hold up another node.
-When Slurm can't be asked any more, that is told too: what it told before may have ended, and jobs may have started.
+A job that starts shows at once. An idle node shows a little later, so that short jobs one after the other don't cost a
+write each; a drained and empty node shows at once, since somebody waits for that. While many nodes register, those that
+are idle show it afterwards: each such write would hold up another node. When Slurm is unreachable, the conditions are
+Unknown: jobs may have started or ended since.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from seltzer.api.labels import (
     UNLIMITED,
 )
 from seltzer.plan import pod_state, slurm_state
-from seltzer.plan.actions import MirrorPods, PodPatch
+from seltzer.plan.actions import PatchPods, PodPatch
 from seltzer.slurm.models import Node
 
-# So long after its last job a node counts as idle.
+# A node counts as busy for so long after its last job.
 LINGER_SECONDS = 5
 REGISTERS_SECONDS = 5
 CROWD = 100
 CROWD_SECONDS = 30
-# Deadlines are asked for in seconds left: the same one is a little different each time.
+# Slurm gives deadlines in seconds left: the same deadline differs a little each time.
 _JITTER = 15.0
-# Slurm takes limits of thousands of years, for which there are no dates.
+# Slurm takes limits of thousands of years, which no date can hold.
 _NEVER = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 _LONGEST = 512
 NOT_REGISTERED, FORGOTTEN, UNREACHABLE = "NotRegistered", "Forgotten", "Unreachable"
@@ -47,11 +47,11 @@ def changes(
     now: str,
     theirs: Collection[str] = (),
     arriving: int = 0,
-) -> tuple[MirrorPods, ...]:
-    """The pods that don't tell what is true. `clock` is slurmctld's, `now` is ours and is written down.
+) -> tuple[PatchPods, ...]:
+    """Patches for pods that don't show Slurm's state. `clock` is slurmctld's; `now` is ours, and is written.
 
-    `theirs` are annotations that the user sets in the podTemplate, and that stay as they are. So many nodes are
-    `arriving`.
+    `theirs` are annotations that the user sets in the podTemplate: they stay as they are. `arriving` is how many nodes
+    have yet to register.
     """
     if nodes is None:
         return ()
@@ -62,21 +62,21 @@ def changes(
         if not pod_state.finished(pod) and (pod.metadata.name in nodes or _find(pod, SLURM_READY) or _waits(pod, now))
         if (patch := _patch(pod, nodes.get(pod.metadata.name), free_at, clock, now, theirs))
     ]
-    return (MirrorPods(tuple(patches)),) if patches else ()
+    return (PatchPods(tuple(patches)),) if patches else ()
 
 
-def unknown(pods: Sequence[Pod], now: str, theirs: Collection[str] = ()) -> tuple[MirrorPods, ...]:
-    """The pods that tell what nobody knows any more. What they told is kept in the messages, for people.
+def unknown(pods: Sequence[Pod], now: str, theirs: Collection[str] = ()) -> tuple[PatchPods, ...]:
+    """Patches for pods whose state is no longer known. The last known state stays in the messages, for people.
 
-    The label of those with jobs stays, and the others don't get it: the disruption budget protects all of them now.
+    The label of busy pods stays as it is: the disruption budget protects all pods now.
     """
-    found = (_doubt(pod, now, theirs) for pod in pods if not pod_state.finished(pod))
+    found = (_unknown(pod, now, theirs) for pod in pods if not pod_state.finished(pod))
     patches = tuple(patch for patch in found if patch)
-    return (MirrorPods(patches),) if patches else ()
+    return (PatchPods(patches),) if patches else ()
 
 
-def _doubt(pod: Pod, now: str, theirs: Collection[str]) -> PodPatch | None:
-    told = [each for kind in (SLURM_READY, SLURM_BUSY) if (each := _find(pod, kind))]
+def _unknown(pod: Pod, now: str, theirs: Collection[str]) -> PodPatch | None:
+    known = [each for kind in (SLURM_READY, SLURM_BUSY) if (each := _find(pod, kind))]
     conditions = tuple(
         ObjectCondition(
             type=each.type,
@@ -85,16 +85,16 @@ def _doubt(pod: Pod, now: str, theirs: Collection[str]) -> PodPatch | None:
             message=_SINCE + ": ".join(part for part in (each.reason, each.message) if part),
             last_transition_time=now,
         )
-        for each in told
+        for each in known
         if each.status != "Unknown"
     )
-    unsafe = told and SAFE_TO_EVICT not in theirs and pod.metadata.annotations.get(SAFE_TO_EVICT) != "false"
+    unsafe = known and SAFE_TO_EVICT not in theirs and pod.metadata.annotations.get(SAFE_TO_EVICT) != "false"
     annotations = {SAFE_TO_EVICT: "false"} if unsafe else {}
     return PodPatch(pod.metadata.name, pod.metadata.uid, {}, annotations, conditions) if conditions or unsafe else None
 
 
 def last_told(pod: Pod) -> tuple[str, str]:
-    """The state of its node and the reason, as Slurm told them last; empty where it never did."""
+    """The last known state of its node, and the reason; empty if there is none."""
     found = _find(pod, SLURM_READY)
     if found is None:
         return "", ""
@@ -105,13 +105,13 @@ def last_told(pod: Pod) -> tuple[str, str]:
 
 
 def _can_wait(pod: Pod, node: Node | None, now: str) -> bool:
-    """All it has to tell is that it has come, and is idle."""
+    """Whether it would only show that its node has registered and is idle."""
     idle = node is not None and slurm_state.is_available(node) and not node.occupied
     return idle and _find(pod, SLURM_READY) is None and _ready_for(pod, now) < CROWD_SECONDS
 
 
 def _waits(pod: Pod, now: str) -> bool:
-    """It is ready, and Slurm hasn't known it for longer than a slurmd takes to register."""
+    """Whether it has been ready for longer than a slurmd takes to register."""
     return pod_state.ready(pod) and _ready_for(pod, now) > REGISTERS_SECONDS
 
 
@@ -120,20 +120,20 @@ def _ready_for(pod: Pod, now: str) -> float:
 
 
 def lingers(pods: Sequence[Pod], nodes: Mapping[str, Node], clock: int | None) -> bool:
-    """Whether some pod will have to be written soon though nothing else changes."""
+    """Whether some pod has to be patched soon although nothing else changes."""
     return any(
         not node.occupied and _is_busy(pod, node, clock) for pod in pods if (node := nodes.get(pod.metadata.name))
     )
 
 
 def was_forgotten(pod: Pod) -> ObjectCondition | None:
-    """What it tells if Slurm knew it once and doesn't any more."""
+    """Its condition, if Slurm had a record of it and has none any more."""
     found = _find(pod, SLURM_READY)
     return found if found and found.reason == FORGOTTEN else None
 
 
 def _is_busy(pod: Pod, node: Node, clock: int | None) -> bool:
-    """Jobs are on it, or were until now, and the next one is likely to come at once."""
+    """Whether jobs are on it, or were a moment ago: the next one is likely to follow at once."""
     if node.occupied:
         return True
     if BUSY not in pod.metadata.labels or node.drained or node.base == "DOWN":
@@ -179,19 +179,19 @@ def _patch(
 
 
 def _free_at(pod: Pod, free_at: Mapping[str, float | None]) -> str | None:
-    """When the last job reaches its limit; what is there already stays if that isn't known, or hardly differs."""
-    told = pod.metadata.annotations.get(FREE_AT)
+    """When the last job reaches its limit. The present annotation stays if that is unknown or hardly differs."""
+    present = pod.metadata.annotations.get(FREE_AT)
     if pod.metadata.name not in free_at:
-        return told
+        return present
     at = free_at[pod.metadata.name]
     if at is None or at >= _NEVER:
         return UNLIMITED
-    if told and told != UNLIMITED:
+    if present and present != UNLIMITED:
         try:
-            if abs(datetime.fromisoformat(told).timestamp() - at) <= _JITTER:
-                return told
+            if abs(datetime.fromisoformat(present).timestamp() - at) <= _JITTER:
+                return present
         except (ValueError, OverflowError):
-            pass  # somebody else's words
+            pass  # written by somebody else
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -201,7 +201,7 @@ def _ready(pod: Pod, node: Node | None, busy: bool) -> tuple[str, str, str]:
         words = "Slurm doesn't know it any more" if knew else "Slurm doesn't know it yet"
         return "False", FORGOTTEN if knew else NOT_REGISTERED, words
     status = "True" if slurm_state.is_available(node) else "False"
-    # To Slurm we are its own user, as Slurm itself is.
+    # We act as SlurmUser, as Slurm itself does.
     person = node.reason_set_by_user not in ("", "slurm")
     who = f" (set by {node.reason_set_by_user})" if node.reason and person else ""
     return status, _state(node, busy), f"{node.reason}{who}"[:_LONGEST] if status == "False" else ""
@@ -217,7 +217,7 @@ def _state(node: Node, busy: bool) -> str:
         return "NotResponding"
     if slurm_state.is_available(node):
         return "InUse" if busy else "Idle"
-    # What every node of ours has says nothing of this one.
+    # All nodes of ours are dynamic.
     flags = [state for state in node.state if not state.startswith("DYNAMIC")]
     return "".join(part.capitalize() for part in (flags[-1] if flags else "UNKNOWN").split("_"))
 
@@ -227,7 +227,7 @@ def _find(pod: Pod, kind: str) -> ObjectCondition | None:
 
 
 def _condition(pod: Pod, kind: str, status: str, reason: str, message: str, now: str) -> ObjectCondition | None:
-    """The condition as it should be; None if it is so."""
+    """The condition to write; None if it is up to date."""
     old = _find(pod, kind)
     if old and (old.status, old.reason, old.message) == (status, reason, message):
         return None

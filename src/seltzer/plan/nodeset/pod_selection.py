@@ -1,4 +1,4 @@
-"""Which pods go first: the cheapest of those that are too many, and of those that are out of date no more than may."""
+"""Which pods go: the cheapest ones of a surplus, and as many outdated ones as an update may replace."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UPDATE = "update"
 
 
 @dataclass(frozen=True)
-class Pool:
-    """The pods of a NodeSet that stay unless something is decided here, and what is known of their nodes."""
+class Candidates:
+    """Pods of a NodeSet to choose from, and what is known of their nodes."""
 
     pods: Sequence[Pod]
-    # Empty also where Slurm can't be asked: then nobody is drained, and only pods that never started can go.
+    # Empty also if Slurm can't be asked: then no node is drained, and only pods that never started can go.
     nodes: Mapping[str, Node]
     # When the last job on a node reaches its limit; None where it has none.
     free_at: Mapping[str, float | None]
@@ -40,17 +40,17 @@ def template_of(pod: Pod) -> str:
     return pod.metadata.labels.get(TEMPLATE, "")
 
 
-def surplus(pool: Pool, count: int, template: str | None) -> list[Pod]:
-    """The cheapest `count` pods to lose: not ready, then empty, then those whose jobs end first.
+def surplus(pool: Candidates, count: int, template: str | None) -> list[Pod]:
+    """The cheapest `count` pods to lose: not ready, then idle, then those whose jobs end first.
 
-    What was chosen before is chosen again, so a decision stays as long as it is needed.
+    Pods that were chosen before are chosen again: a decision stays for as long as it is needed.
     """
     if count <= 0:
         return []
     return sorted(pool.pods, key=lambda pod: _cost(pod, pool, template))[:count]
 
 
-def undecided(chosen: Sequence[Pod], pool: Pool, deadlines_age: float) -> list[Pod]:
+def undecided(chosen: Sequence[Pod], pool: Candidates, deadlines_age: float) -> list[Pod]:
     """Those of the chosen pods that take jobs and have some, while the deadlines of jobs aren't known.
 
     Once a node is drained the choice stays: which jobs end first has to be known before.
@@ -61,7 +61,7 @@ def undecided(chosen: Sequence[Pod], pool: Pool, deadlines_age: float) -> list[P
     return [pod for pod, node in nodes if node is not None and node.occupied and not node.drained]
 
 
-def _cost(pod: Pod, pool: Pool, template: str | None) -> tuple[int, float, bool, int]:
+def _cost(pod: Pod, pool: Candidates, template: str | None) -> tuple[int, float, bool, int]:
     name = pod.metadata.name
     node = pool.nodes.get(name)
     current = template is not None and template_of(pod) == template
@@ -79,18 +79,18 @@ def _rank(pod: Pod, node: Node | None) -> int:
     if node.occupied:
         return 7
     if slurm_state.held_by_others(node):
-        return 6  # somebody may be looking at it
+        return 6  # a person may be working on it
     if not pod_state.ready(pod):
         return 3
     return 4 if node.drained else 5
 
 
-def outdated(pool: Pool, template: str | None, budget: int, missing: int) -> list[Pod]:
-    """Those of the pods from an old template that may go now.
+def outdated(pool: Candidates, template: str | None, budget: int, missing: int) -> list[Pod]:
+    """The pods from an old template that may be replaced now.
 
-    `missing` is how many pods there are too few. At most `budget` are ever being replaced at once, and an available one
-    is taken only if no more than `budget` are then unavailable. Pods that never started are replaced at once: nobody
-    loses anything by that, and a wrong image could not be corrected otherwise. What people drained is left alone.
+    `missing` is how many pods are missing. At most `budget` pods are replaced at once, and an available one is taken
+    only if at most `budget` pods are then unavailable. Pods that never started are replaced at once: it costs nothing,
+    and a wrong image could not be corrected otherwise. Nodes that people drained are left alone.
     """
     if template is None:
         return []
@@ -116,27 +116,27 @@ def outdated(pool: Pool, template: str | None, budget: int, missing: int) -> lis
 
 
 def _is_unused(pod: Pod, node: Node | None) -> bool:
-    """It never started, and Slurm doesn't know better: its status may be late, and a job there already."""
+    """Whether it never started and Slurm doesn't disagree: its status may be late, and a job may run already."""
     return pod_state.never_started(pod) and (node is None or slurm_state.is_empty(node))
 
 
-def _under_way(pod: Pod, pool: Pool) -> bool:
+def _under_way(pod: Pod, pool: Candidates) -> bool:
     node = pool.nodes.get(pod.metadata.name)
     return node is not None and node.drained and node.reason.startswith(f"{OURS}{UPDATE}")
 
 
-def _held(pod: Pod, pool: Pool) -> bool:
-    """A person or a health check has drained it or set it down: it stays as it is until they let it go."""
+def _held(pod: Pod, pool: Candidates) -> bool:
+    """Whether a person or a health check has drained it or set it down: it stays until they resume it."""
     node = pool.nodes.get(pod.metadata.name)
     return node is not None and slurm_state.held_by_others(node)
 
 
-def held(pool: Pool, template: str | None) -> list[str]:
-    """The names of the out-of-date pods that an update passes over."""
+def held(pool: Candidates, template: str | None) -> list[str]:
+    """The names of the outdated pods that an update skips."""
     return [pod.metadata.name for pod in pool.pods if template_of(pod) != template and _held(pod, pool)]
 
 
 def max_unavailable(setting: int | str, replicas: int) -> int:
-    """A number, or percent of replicas; at least one, or an update would never begin."""
+    """A number, or a percentage of replicas. At least one: an update could never begin otherwise."""
     count = replicas * int(setting.removesuffix("%")) // 100 if isinstance(setting, str) else setting
     return max(1, count)

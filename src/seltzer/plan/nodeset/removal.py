@@ -1,7 +1,6 @@
-"""How a pod goes without taking a job with it: drain its node, wait until no job is on it, only then delete.
+"""How a pod is removed without losing a job: drain its node, wait until no job is on it, then delete the pod.
 
-Everything here is about pods that have to go (they leave); who has to go is decided elsewhere. Those that somebody
-else deletes can only be drained.
+`pod_selection` decides which pods leave. A pod that somebody else deletes can only be drained.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node
 
-# A slurmd that runs registers within a second. One that hasn't for so long isn't about to: no job can come to it.
+# A slurmd registers within a second. One that hasn't for so long won't, and gets no job.
 UNREGISTERED_SECONDS = 15.0
-# Kubernetes takes up to 50 s to see that a kubelet isn't there any more. What it told long before that is true.
+# Kubernetes takes up to 50 s to notice a dead kubelet. A status that is much older than that is true.
 UNTOLD_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class RemovalSteps:
-    """What to do about those that leave, and whom that waits for."""
+    """What to do about pods that leave, and what that waits for."""
 
     actions: tuple[Action, ...] = ()
-    # Nodes whose jobs are waited for, and of those the ones over their time.
+    # Nodes whose jobs still run, and those among them whose drain timeout is over.
     busy: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()
-    # Nothing can be done about these, because Slurm can't be asked.
+    # Nothing can be done about these yet: their state isn't known.
     unknown: tuple[str, ...] = ()
 
 
@@ -50,9 +49,9 @@ def steps(
 ) -> RemovalSteps:
     """The next step for each pod that leaves.
 
-    `reason` is what Slurm is told. `consent` is the user's word that jobs may be killed although Slurm can't be asked.
-    `unheard` are the pods whose kubelets aren't known to be there, so that nobody tells how they are. `seen_for` tells
-    for how many seconds we have seen those that Slurm doesn't know as they are: a kubelet's clock may be behind.
+    `reason` is the reason of the drain. `consent` is the user's permission to kill jobs although Slurm can't be asked.
+    `unheard` are the pods whose kubelets aren't known to be alive, so that their status may be old. `seen_for` is for
+    how many seconds we have seen the status of pods that Slurm doesn't know: a kubelet's clock may be behind.
     """
     sorting = _Sorting(slurm, drain, now, consent, unheard, seen_for or {})
     for pod in sorted(leaving, key=lambda pod: pod.metadata.name):
@@ -74,7 +73,7 @@ def steps(
 
 
 def unasked(pods: Sequence[Pod], slurm: SlurmState) -> list[Action]:
-    """Pods that somebody deletes without asking: no new job may come for as long as their grace lasts."""
+    """Drain the nodes of pods that somebody else deletes: they get no new job during their grace period."""
     nodes = slurm.nodes or {}
     names = tuple(
         sorted(
@@ -88,7 +87,7 @@ def unasked(pods: Sequence[Pod], slurm: SlurmState) -> list[Action]:
 
 
 def aging(pods: Sequence[Pod], slurm: SlurmState) -> list[Hashable]:
-    """Pods that Slurm doesn't know, each as it is."""
+    """The status of each pod that Slurm doesn't know."""
     return [pod_state.settled(pod) for pod in pods if pod.metadata.name not in (slurm.nodes or {})]
 
 
@@ -108,7 +107,7 @@ class _Sorting:
         self._unheard, self._seen_for = unheard, seen_for
         self.free: list[PodRef] = []  # no job can be on them, whatever Slurm says
         self.emptied: list[PodRef] = []  # Slurm says that no job is on them
-        self.open: dict[str, str] = {}  # jobs may still come; with the reason that somebody gave for setting it down
+        self.open: dict[str, str] = {}  # jobs may still come; with the reason of whoever else set the node down
         self.busy: list[str] = []
         self.overdue: list[str] = []
         self.unknown: list[str] = []
@@ -130,8 +129,8 @@ class _Sorting:
             self._sort_known(pod, self._slurm.nodes.get(name))
 
     def _is_certain(self, pod: Pod) -> bool:
-        """Whether its status is true: without a Kubernetes node it can't run, and a kubelet may be late to tell, or cut
-        off right after it started it."""
+        """Whether its status is certainly true. Without a Kubernetes node it can't run; on one, the kubelet may report
+        late, or be cut off right after it started the pod."""
         if not pod.spec.node_name:
             return True
         return pod.metadata.name not in self._unheard and self._settled_for(pod) >= UNTOLD_SECONDS
@@ -143,16 +142,16 @@ class _Sorting:
     def _sort_known(self, pod: Pod, node: Node | None) -> None:
         name, uid = pod.metadata.name, pod.metadata.uid
         if node is None and pod_state.never_started(pod):
-            # A kubelet may be late to tell that it has: its node is asked for once more.
+            # The kubelet may report the start late: Slurm is asked for its node again.
             self.emptied.append(PodRef(name, uid, pod.metadata.resource_version))
         elif node is None:
-            # It may be about to register, and then jobs come.
+            # It may be about to register and get jobs.
             if self._settled_for(pod) >= UNREGISTERED_SECONDS:
                 self.emptied.append(PodRef(name, uid))
             else:
                 self.unknown.append(name)
         elif not node.drained or (slurm_state.drained_by_us(node) and is_cause(node.reason)):
-            # Also if it is drained for another reason of ours: its time begins now, and who looks sees why it goes.
+            # Also if it is drained for another reason of ours: its timeout begins now, and the reason says why it goes.
             self.open[name] = node.reason if slurm_state.down_by_others(node) else ""
         elif not slurm_state.is_empty(node):
             self.busy.append(name)
@@ -162,9 +161,9 @@ class _Sorting:
             self.emptied.append(PodRef(name, uid))
 
     def _is_overdue(self, node: Node) -> bool:
-        """Its jobs took longer than the user allowed, counted by slurmctld's clock from when we drained it.
+        """Whether its drain timeout is over, by slurmctld's clock, counted from our drain.
 
-        Who else drained it has decided nothing about when its jobs end: those are waited for.
+        A drain by somebody else has no timeout: its jobs are waited for.
         """
         if not self._drain.timeout or self._slurm.now is None or not slurm_state.drained_by_us(node):
             return False

@@ -1,4 +1,4 @@
-"""Why a node takes jobs again, for a person: what is over of that for which it was drained or set down."""
+"""Why a node takes jobs again, for people: the cause of its drain that is over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAINTED = "has taint "
 
 
 def why(pod: Pod, node: Node) -> str:
-    """In the words of its reason. Nothing is the matter with it any more; whether it is the same pod isn't known."""
+    """From the node's reason. Nothing is wrong with it any more; whether it is the same pod isn't known."""
     if slurm_state.down_by_outage(node):
         return "its slurmd answers again, the outage is over"
     reason = node.reason.removeprefix(OURS).partition(slurm_state.ADDED)[0]
@@ -38,6 +38,6 @@ def _turned(matter: str) -> str:
     if matter in _TURNED:
         return _TURNED[matter]
     if matter.startswith(_TAINTED):
-        # It may still be there, and be tolerated now.
+        # The taint may still be there, and be tolerated now.
         return f"no longer repels it (taint {matter.removeprefix(_TAINTED)})"
     return f"is no longer {matter.removeprefix('is ')}"

@@ -37,5 +37,5 @@ def needs(seen: NodeSetObservation, decision: NodeSetDecision) -> SupportNeeds |
         # A new leader knows nothing yet: it waits until Slurm is known or certainly unreachable.
         only_create=not known and not seen.slurm.unreachable,
         # Whoever has the key is root in Slurm: a NodeSet that isn't a member never gets it, whatever pods it has.
-        key=seen.verdict.member,
+        key=seen.membership.member,
     )

@@ -1,7 +1,7 @@
-"""Pods that nobody hears of: neither their kubelet nor their slurmd.
+"""Pods whose kubelet and slurmd are both silent.
 
-One of the two alone is no proof. A kubelet that is away leaves its containers running, and a slurmd that slurmctld
-doesn't reach may still run its jobs: so whoever is in doubt is asked.
+One of the two alone proves nothing. The containers of a silent kubelet keep running, and a slurmd that slurmctld can't
+reach may still run its jobs: suspects are asked.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from seltzer.plan.nodeset import drain_causes
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.slurm.models import Node
 
-# A pod is gone soon after its grace is over, unless nobody is there to end it.
+# A pod is gone soon after its grace period, unless its kubelet is dead.
 STUCK_SECONDS = 60.0
 
 
 def is_heard(pod: Pod, seen: NodeSetObservation) -> bool:
-    """Whether its kubelet is there, as far as Kubernetes knows."""
+    """Whether its kubelet is known to be alive."""
     machine = seen.machine(pod)
     return machine is not None and not machine.is_silent
 
 
 def is_stuck(pod: Pod, seen: NodeSetObservation) -> bool:
-    """It should be gone for a while, or nobody is there to end it. Its name isn't free, and isn't waited for."""
+    """Whether it should be gone by now, or its kubelet is silent. Its name isn't free, and isn't waited for."""
     until = pod.metadata.deletion_timestamp
     if until is None:
         return False
@@ -37,16 +37,16 @@ def is_stuck(pod: Pod, seen: NodeSetObservation) -> bool:
     return late > STUCK_SECONDS or (machine is not None and machine.is_silent)
 
 
-def doubtful(seen: NodeSetObservation) -> dict[str, str]:
-    """The nodes, with their addresses, that have to be asked whether they are there: Kubernetes doesn't hear of their
-    machine, or slurmctld of them. Without those that nobody can ask, since only a name of them is known."""
+def suspects(seen: NodeSetObservation) -> dict[str, str]:
+    """The nodes to ask, with their addresses: their kubelet is silent, or slurmctld can't reach them. Nodes without an
+    address can't be asked."""
     nodes = seen.slurm.nodes or {}
     found: dict[str, str] = {}
     for pod in seen.pods:
         name, machine = pod.metadata.name, seen.machine(pod)
         node = nodes.get(name)
         silent = (machine is not None and machine.is_silent) or (node is not None and slurm_state.down_by_outage(node))
-        # Of thousands hardly any: so what costs more is asked of these only.
+        # Hardly any of thousands get here: the expensive checks come last.
         if not silent or pod_state.finished(pod) or (pod_state.deleting(pod) and not _has_jobs_to_lose(node)):
             continue
         if _is_ip(address := _address(pod, node)):
@@ -55,7 +55,7 @@ def doubtful(seen: NodeSetObservation) -> dict[str, str]:
 
 
 def _address(pod: Pod, node: Node | None) -> str:
-    """Where its slurmd is, by Kubernetes or else by Slurm; Slurm may know no more than a name."""
+    """The address of its slurmd, from Kubernetes or else from Slurm, which may know only a name."""
     return pod.status.pod_ip or (node.address if node else "")
 
 
@@ -68,32 +68,32 @@ def _is_ip(address: str) -> bool:
 
 
 def _has_jobs_to_lose(node: Node | None) -> bool:
-    """Whether something is to be done about it when its pod, which is being deleted, is lost."""
+    """Whether there is something to do if its pod, which is being deleted, is lost."""
     return node is not None and node.occupied and node.base != "DOWN"
 
 
-def is_lost(pod: Pod, seen: NodeSetObservation, doubts: Mapping[str, str]) -> bool:
-    """Neither its kubelet nor its slurmd is heard of; nor was it ever, of a pod that is nowhere."""
+def is_lost(pod: Pod, seen: NodeSetObservation, suspects: Mapping[str, str]) -> bool:
+    """Whether both its kubelet and its slurmd are silent, or its kubelet is and it never had an address."""
     machine, name = seen.machine(pod), pod.metadata.name
     if not pod.spec.node_name or machine is None or not machine.is_silent:
         return False
-    if name in doubts:
+    if name in suspects:
         return seen.answers.get(name) is False
     nodes = seen.slurm.nodes
     return nodes is not None and not pod_state.deleting(pod) and not _address(pod, nodes.get(name))
 
 
 def steps(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Action]:
-    """Their jobs go back into the queue; then no new ones may come; then the pods go, whenever their machine is back.
+    """Their jobs go back into the queue, then their nodes are drained, then the pods are deleted.
 
-    Nothing of a pod ends by its deletion while its kubelet is away. Its object stays until then, and so does its name.
+    A deletion ends nothing while the kubelet is away: the object stays until it is back, and so does its name.
     """
     if seen.slurm.nodes is None:
         return []
     silent: dict[str, str] = {}
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
-    goners: list[PodRef] = []
+    leaving: list[PodRef] = []
     for pod in pods:
         name, node = pod.metadata.name, seen.slurm.nodes.get(pod.metadata.name)
         why = drain_causes.of(pod, seen.machine(pod), seen.tolerations)
@@ -105,10 +105,10 @@ def steps(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Action]:
         elif node is not None and not node.drained:
             drain.setdefault(slurm_state.kept_reason(node, why), []).append(name)
         elif not pod_state.deleting(pod) and (node is None or not node.occupied):
-            goners.append(PodRef(name, pod.metadata.uid))
+            leaving.append(PodRef(name, pod.metadata.uid))
     actions: list[Action] = [
         DownNodes(tuple(sorted(names)), why, {name: silent[name] for name in names if name in silent})
         for why, names in sorted(down.items())
     ]
     actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
-    return [*actions, DeletePods(tuple(goners), ask=True)] if goners else actions
+    return [*actions, DeletePods(tuple(leaving), ask=True)] if leaving else actions

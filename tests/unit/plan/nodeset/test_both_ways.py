@@ -17,7 +17,7 @@ from seltzer.plan.actions import (
     DeletePods,
     DownNodes,
     DrainNodes,
-    MirrorPods,
+    PatchPods,
     PodPatch,
     PodRef,
     ResumeNodes,
@@ -28,7 +28,7 @@ from seltzer.plan.nodeset import unregistered_pods as oblivion
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision, decide
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.nodeset.unreachable_pods import doubtful
+from seltzer.plan.nodeset.unreachable_pods import suspects
 from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node, Number
 
@@ -205,7 +205,7 @@ def test_what_is_told_of_it_is_no_news_of_its_check() -> None:
     """Or it would begin anew with every word."""
     known = node(state="IDLE DRAIN", reason="seltzer: its pod is not ready")
     item = pod(state="unready")
-    (told,) = plan(known, WELL, item).told
+    (told,) = plan(known, WELL, item).pod_updates
     before, after = look(known, WELL, item), look(known, WELL, patched(item, told.patches[0]))
     assert aging.things(after) == aging.things(before)
     assert len(aging.things(before)) == 1
@@ -314,14 +314,14 @@ def test_nothing_is_done_about_a_lost_pod_while_slurm_is_unknown() -> None:
 
 def test_a_pod_whose_machine_dies_before_it_has_an_address_is_lost_too() -> None:
     waiting = pod(state="waiting")
-    assert doubtful(look(None, SILENT, waiting)) == {}
+    assert suspects(look(None, SILENT, waiting)) == {}
     expected = (DeletePods((GONER,), ask=True), CreatePods(("cpu-1",)))
     assert actions(None, SILENT, waiting, answers={}) == expected, "there is nobody to ask"
     assert actions(UNKNOWN, SILENT, waiting, answers={}) == ()
     assert actions(None, machine("False"), waiting, answers={}) == ()
     # Its kubelet was cut off before it could tell that it runs: Slurm knows where.
     known = node(state="MIXED", address="10.0.0.7")
-    assert doubtful(look(known, SILENT, waiting)) == {"cpu-0": "10.0.0.7"}
+    assert suspects(look(known, SILENT, waiting)) == {"cpu-0": "10.0.0.7"}
     assert actions(known, SILENT, waiting, answers=THERE) == (DrainNodes(("cpu-0",), UNHEARD),)
 
 
@@ -329,7 +329,7 @@ def test_a_pod_of_which_only_a_name_is_known_isnt_asked_and_isnt_lost() -> None:
     """The guard takes addresses alone, and one name would be no answer about all others."""
     waiting = pod(state="waiting")
     known = node(state="MIXED", address="cpu-0")
-    assert doubtful(look(known, SILENT, waiting)) == {}
+    assert suspects(look(known, SILENT, waiting)) == {}
     for answers in ({}, THERE, AWAY):
         assert actions(known, SILENT, waiting, answers=answers) == (DrainNodes(("cpu-0",), UNHEARD),)
 
@@ -337,10 +337,10 @@ def test_a_pod_of_which_only_a_name_is_known_isnt_asked_and_isnt_lost() -> None:
 def test_the_jobs_of_a_lost_pod_that_somebody_deleted_before_dont_hang() -> None:
     item = pod(deleting=True, address="10.0.0.1")
     known = node(state="MIXED DRAIN", reason="seltzer: its pod is being deleted")
-    assert doubtful(look(known, SILENT, item)) == {"cpu-0": "10.0.0.1"}
+    assert suspects(look(known, SILENT, item)) == {"cpu-0": "10.0.0.1"}
     assert actions(known, SILENT, item, **LOST) == (DownNodes(("cpu-0",), UNHEARD), CreatePods(("cpu-1",)))
     over = node(state="DOWN DRAIN", reason=UNHEARD)
-    assert doubtful(look(over, SILENT, item)) == {}, "or it would be asked for ever"
+    assert suspects(look(over, SILENT, item)) == {}, "or it would be asked for ever"
 
 
 def test_its_name_isnt_used_while_its_object_is_there() -> None:
@@ -387,7 +387,7 @@ def test_what_slurmctld_has_added_to_our_reason_is_not_undone_with_it(added: str
 
 def test_a_node_that_slurmctld_gave_up_in_an_outage_comes_back_when_its_slurmd_answers() -> None:
     known = node(state="DOWN NOT_RESPONDING", reason="Not responding")
-    assert doubtful(look(known)) == {"cpu-0": "10.0.0.1"}
+    assert suspects(look(known)) == {"cpu-0": "10.0.0.1"}
     assert actions(known, answers=THERE) == (ResumeNodes(("cpu-0",)),)
     for answers in (AWAY, {}):
         found = plan(known, answers=answers)
@@ -402,7 +402,7 @@ def test_a_node_that_slurmctld_gave_up_in_an_outage_comes_back_when_its_slurmd_a
 )
 def test_one_that_is_down_for_another_reason_doesnt(state: str, reason: str) -> None:
     known = node(state=state, reason=reason)
-    assert doubtful(look(known)) == {}
+    assert suspects(look(known)) == {}
     assert actions(known, answers=THERE) == ()
 
 
@@ -444,15 +444,15 @@ def test_an_address_that_isnt_true_any_more_is_corrected(address: str, moves: bo
 
 
 def test_what_slurm_knows_is_told_and_pods_that_go_tell_nothing_more() -> None:
-    (told,) = plan(node(state="MIXED"), free_at={"cpu-0": None}).told
-    assert isinstance(told, MirrorPods)
+    (told,) = plan(node(state="MIXED"), free_at={"cpu-0": None}).pod_updates
+    assert isinstance(told, PatchPods)
     assert [patch.name for patch in told.patches] == ["cpu-0"]
-    assert plan(node(state="MIXED"), WELL, pod(deleting=True)).told == ()
-    assert plan(UNKNOWN).told == ()
+    assert plan(node(state="MIXED"), WELL, pod(deleting=True)).pod_updates == ()
+    assert plan(UNKNOWN).pod_updates == ()
 
 
 def test_it_is_looked_at_again_until_a_node_counts_as_idle() -> None:
     busy = node(state="MIXED")
-    item = patched(pod(), plan(busy, WELL, pod()).told[0].patches[0])
+    item = patched(pod(), plan(busy, WELL, pod()).pod_updates[0].patches[0])
     assert plan(node(busy_until=Number(set=True, number=int(NOW) - 1)), WELL, item).wakeups
     assert not plan(node(busy_until=Number(set=True, number=int(NOW) - 60)), WELL, item).wakeups

@@ -1,6 +1,6 @@
 """A NodeSet's plan in a world where anything happens in any order: no promise is broken, and it comes to rest.
 
-The promises are checked by `plan_promises`, whatever is done. SELTZER_MODEL=600 looks for ten minutes,
+The promises are checked by `Promises`, whatever is done. SELTZER_MODEL=600 looks for ten minutes,
 SELTZER_MODEL_SEED=1 elsewhere. What breaks a promise is a tape; `walk` walks it again.
 """
 

@@ -10,11 +10,11 @@ from tests.builders.objects import NOW, cluster, nodeset
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.kube.resource import Key
-from seltzer.plan.nodeset.membership import Membership, cluster_key, verdicts
+from seltzer.plan.nodeset.membership import Membership, cluster_key, memberships
 
 
 def judge(where: SlurmCluster | None, *nodesets: NodeSet, max_nodes: int = 10) -> Mapping[Key, Membership]:
-    return verdicts(where, nodesets, max_nodes)
+    return memberships(where, nodesets, max_nodes)
 
 
 def elsewhere(name: str = "cpu", created: float = NOW) -> NodeSet:

@@ -54,7 +54,7 @@ def test_before_the_first_pod_comes_the_finalizer() -> None:
 
 
 def test_who_isnt_a_member_gets_none() -> None:
-    assert actions(seen(nodeset(finalizer=False), verdict=STRANGER)) == ()
+    assert actions(seen(nodeset(finalizer=False), membership=STRANGER)) == ()
 
 
 @pytest.mark.parametrize("known", [slurm(node("cpu-1")), GONE])
@@ -88,9 +88,9 @@ def test_a_record_that_a_waiting_job_names_stays_for_the_next_pod() -> None:
     assert actions(observation) == (CreatePods(("cpu-0",)),)
 
 
-@pytest.mark.parametrize(("verdict", "template"), [(CROWDED, "new"), (MEMBER, None)])
-def test_no_pod_is_made_if_it_isnt_accepted_or_cant_be_built(verdict: Membership, template: str | None) -> None:
-    assert actions(seen(nodeset(2), slurm=slurm(), verdict=verdict, template=template)) == ()
+@pytest.mark.parametrize(("membership", "template"), [(CROWDED, "new"), (MEMBER, None)])
+def test_no_pod_is_made_if_it_isnt_accepted_or_cant_be_built(membership: Membership, template: str | None) -> None:
+    assert actions(seen(nodeset(2), slurm=slurm(), membership=membership, template=template)) == ()
 
 
 def test_the_record_of_a_node_that_is_ready_is_marked_so_that_slurmctld_saves_it() -> None:
@@ -117,10 +117,10 @@ def test_a_persons_drain_outlives_the_pod() -> None:
     assert actions(seen(nodeset(1), slurm=known)) == (CreatePods(("cpu-0",)),)
 
 
-@pytest.mark.parametrize(("verdict", "template"), [(CROWDED, "new"), (MEMBER, None)])
-def test_also_while_no_pod_can_be_made(verdict: Membership, template: str | None) -> None:
+@pytest.mark.parametrize(("membership", "template"), [(CROWDED, "new"), (MEMBER, None)])
+def test_also_while_no_pod_can_be_made(membership: Membership, template: str | None) -> None:
     known = slurm(node("cpu-0", "IDLE DRAIN", reason="disk"))
-    assert actions(seen(nodeset(1), slurm=known, verdict=verdict, template=template)) == ()
+    assert actions(seen(nodeset(1), slurm=known, membership=membership, template=template)) == ()
 
 
 def test_also_while_another_pod_is_still_going() -> None:
@@ -150,10 +150,10 @@ def test_a_record_is_left_alone_if(why: str, foreign: Node) -> None:
     assert actions(seen(nodeset(0), slurm=slurm(foreign))) == (), why
 
 
-@pytest.mark.parametrize("verdict", [STRANGER, ROBBED])
-def test_who_isnt_a_member_removes_only_what_is_marked_as_its_own(verdict: Membership) -> None:
+@pytest.mark.parametrize("membership", [STRANGER, ROBBED])
+def test_who_isnt_a_member_removes_only_what_is_marked_as_its_own(membership: Membership) -> None:
     known = slurm(node("cpu-0"), node("cpu-1", "MIXED", comment=""), node("cpu-2", comment="seltzer other/cpu"))
-    found = actions(seen(nodeset(deleted=NOW), slurm=known, verdict=verdict))
+    found = actions(seen(nodeset(deleted=NOW), slurm=known, membership=membership))
     assert found[:1] == (DeleteRecords(("cpu-0",), unless_named=True),)
     assert not any(isinstance(action, DownNodes) for action in found)
 
@@ -192,20 +192,20 @@ def test_pausing_resumes_what_was_drained_for_the_update() -> None:
 def test_who_isnt_accepted_isnt_updated_since_nothing_would_come_back() -> None:
     item = nodeset(3, update=Update(max_unavailable=2))
     pods = (pod("cpu-0", template="old"), pod("cpu-1", template="old", state="waiting"))
-    assert actions(seen(item, *pods, slurm=slurm(node("cpu-0")), verdict=CROWDED)) == ()
+    assert actions(seen(item, *pods, slurm=slurm(node("cpu-0")), membership=CROWDED)) == ()
 
 
-@pytest.mark.parametrize("verdict", [STRANGER, ROBBED])
-def test_nothing_that_runs_is_touched_if_it_is_no_member_any_more(verdict: Membership) -> None:
-    observation = seen(nodeset(1), pod("cpu-0", template="old"), pod("cpu-1"), slurm=slurm(), verdict=verdict)
+@pytest.mark.parametrize("membership", [STRANGER, ROBBED])
+def test_nothing_that_runs_is_touched_if_it_is_no_member_any_more(membership: Membership) -> None:
+    observation = seen(nodeset(1), pod("cpu-0", template="old"), pod("cpu-1"), slurm=slurm(), membership=membership)
     assert actions(observation) == ()
 
 
-@pytest.mark.parametrize("verdict", [STRANGER, ROBBED])
-def test_pods_of_who_is_no_member_any_more_tell_of_their_jobs_and_of_nobody_elses(verdict: Membership) -> None:
+@pytest.mark.parametrize("membership", [STRANGER, ROBBED])
+def test_pods_of_who_is_no_member_any_more_tell_of_their_jobs_and_of_nobody_elses(membership: Membership) -> None:
     """Who has none can be evicted, and who has some can't."""
     known = slurm(node("cpu-0", "MIXED"), node("cpu-1", "MIXED", comment="seltzer other/cpu"))
-    (told,) = decide(seen(nodeset(2), pod("cpu-0"), pod("cpu-1"), slurm=known, verdict=verdict)).told
+    (told,) = decide(seen(nodeset(2), pod("cpu-0"), pod("cpu-1"), slurm=known, membership=membership)).pod_updates
     assert [(patch.name, patch.labels) for patch in told.patches] == [("cpu-0", {BUSY: "true"})]
 
 
@@ -219,9 +219,9 @@ def test_a_deleted_nodeset_drains_all_its_nodes() -> None:
     assert found == (DrainNodes(("cpu-0", "cpu-1"), "seltzer: deleted"),)
 
 
-@pytest.mark.parametrize("verdict", [MEMBER, CROWDED, STRANGER])
-def test_a_deleted_cluster_drains_them_too_also_of_who_isnt_a_member_any_more(verdict: Membership) -> None:
-    found = actions(seen(nodeset(1), pod("cpu-0"), slurm=slurm(node("cpu-0")), closing=True, verdict=verdict))
+@pytest.mark.parametrize("membership", [MEMBER, CROWDED, STRANGER])
+def test_a_deleted_cluster_drains_them_too_also_of_who_isnt_a_member_any_more(membership: Membership) -> None:
+    found = actions(seen(nodeset(1), pod("cpu-0"), slurm=slurm(node("cpu-0")), closing=True, membership=membership))
     assert found == (DrainNodes(("cpu-0",), "seltzer: cluster deleted"),)
 
 

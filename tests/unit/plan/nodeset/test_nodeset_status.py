@@ -24,7 +24,7 @@ from seltzer.plan.actions import (
 )
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.nodeset_plan import decide
-from seltzer.plan.nodeset.nodeset_status import happenings, status
+from seltzer.plan.nodeset.nodeset_status import events, status
 from seltzer.plan.nodeset.observation import NodeSetObservation
 
 LATER = time_at(NOW)
@@ -68,7 +68,7 @@ def timeout(policy: str) -> Drain:
         (seen(nodeset(1), pod(), slurm=UNKNOWN), "Unknown", "SlurmUnreachable", "nothing is changed"),
         (seen(nodeset(1), pod(), slurm=GONE), "False", "ClusterStarting", "slurmctld has not started"),
         (seen(nodeset(1), template=None, refusal="no slurmd"), "False", "TemplateRefused", "no slurmd"),
-        (seen(nodeset(1), verdict=CROWDED), "False", "TooManyNodes", "set fewer replicas"),
+        (seen(nodeset(1), membership=CROWDED), "False", "TooManyNodes", "set fewer replicas"),
         (
             seen(nodeset(1), pod(), slurm=slurm(node(state="IDLE DRAIN", reason="disk"))),
             "False",
@@ -155,7 +155,7 @@ def test_updated_tells_how_far_it_is(observation: NodeSetObservation, expected: 
 
 
 def test_accepted_tells_the_verdict() -> None:
-    accepted = condition(told(seen(nodeset(1), verdict=CROWDED)), "Accepted")
+    accepted = condition(told(seen(nodeset(1), membership=CROWDED)), "Accepted")
     assert (accepted.status, accepted.reason) == ("False", "TooManyNodes")
 
 
@@ -201,12 +201,12 @@ def test_a_condition_keeps_the_time_since_when_it_is_so() -> None:
     ],
 )
 def test_what_was_done_is_told(action: Action, expected: PlannedEvent) -> None:
-    assert happenings(nodeset(), NodeSetStatus(), [action]) == [expected]
+    assert events(nodeset(), NodeSetStatus(), [action]) == [expected]
 
 
 def test_one_call_that_resumes_for_several_reasons_is_told_for_each() -> None:
     why = {"cpu-0": "its pod is ready", "cpu-1": "the outage is over", "cpu-2": "its pod is ready", "cpu-3": "x"}
-    told = happenings(nodeset(), NodeSetStatus(), [ResumeNodes(("cpu-0", "cpu-1", "cpu-2"), why)])
+    told = events(nodeset(), NodeSetStatus(), [ResumeNodes(("cpu-0", "cpu-1", "cpu-2"), why)])
     assert [(each.reason, each.message) for each in told] == [
         ("Resumed", "resumed cpu-[0,2]: its pod is ready"),
         ("Resumed", "resumed cpu-1: the outage is over"),
@@ -214,15 +214,15 @@ def test_one_call_that_resumes_for_several_reasons_is_told_for_each() -> None:
 
 
 def test_nobody_wants_to_hear_of_marks() -> None:
-    assert happenings(nodeset(), NodeSetStatus(), [MarkNodes(("cpu-0",), "x")]) == []
+    assert events(nodeset(), NodeSetStatus(), [MarkNodes(("cpu-0",), "x")]) == []
 
 
 def test_a_change_for_worse_or_better_is_told_once() -> None:
     good, bad = seen(nodeset(1), pod(), slurm=slurm(node())), seen(nodeset(1), pod(state="ErrImagePull"), slurm=slurm())
-    worse = happenings(nodeset(status=told(good)), told(bad), ())
+    worse = events(nodeset(status=told(good)), told(bad), ())
     assert [(each.kind, each.reason) for each in worse] == [("Warning", "ErrImagePull")]
-    assert happenings(nodeset(status=told(bad)), told(bad), ()) == []
-    assert [(each.kind, each.reason) for each in happenings(nodeset(status=told(bad)), told(good), ())] == [
+    assert events(nodeset(status=told(bad)), told(bad), ()) == []
+    assert [(each.kind, each.reason) for each in events(nodeset(status=told(bad)), told(good), ())] == [
         ("Normal", "Ready")
     ]
 
@@ -231,7 +231,7 @@ def test_what_happens_to_thousands_of_machines_at_once_is_told_of_some() -> None
     names = tuple(f"cpu-{number}" for number in range(3000))
     resumed = ResumeNodes(names, {name: f"Kubernetes node of {name} is ready again" for name in names})
     drained = [DrainNodes((name,), f"seltzer: Kubernetes node of {name} is cordoned") for name in names[:20]]
-    told = happenings(nodeset(), nodeset().status, [resumed, *drained])
+    told = events(nodeset(), nodeset().status, [resumed, *drained])
     assert [each.reason for each in told] == ["Resumed"] * 21 + ["Draining"] * 20
     assert told[0].message == "resumed cpu-0: Kubernetes node of cpu-0 is ready again"
     assert told[20].message == "and 2980 more like these"

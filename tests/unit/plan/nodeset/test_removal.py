@@ -11,7 +11,7 @@ from seltzer.api.core import Pod
 from seltzer.api.nodeset import Drain
 from seltzer.plan.actions import Action, DeletePods, DownNodes, DrainNodes, KillJobs, PodRef
 from seltzer.plan.nodeset import pod_selection
-from seltzer.plan.nodeset.pod_selection import Pool
+from seltzer.plan.nodeset.pod_selection import Candidates
 from seltzer.plan.nodeset.removal import RemovalSteps, steps
 from seltzer.plan.slurm_presence import SlurmState
 from seltzer.slurm.models import Node
@@ -168,8 +168,8 @@ def test_any_number_of_nodes_is_one_call() -> None:
 # --- who goes --------------------------------------------------------------------------------------------------------
 
 
-def pool(*pairs: tuple[Pod, Node | None], free_at: dict[str, float | None] | None = None) -> Pool:
-    return Pool([item for item, _ in pairs], {each.name: each for _, each in pairs if each}, free_at or {})
+def pool(*pairs: tuple[Pod, Node | None], free_at: dict[str, float | None] | None = None) -> Candidates:
+    return Candidates([item for item, _ in pairs], {each.name: each for _, each in pairs if each}, free_at or {})
 
 
 def named(pods: list[Pod]) -> list[str]:

@@ -32,7 +32,7 @@ BUSY, ALL = SupportNeeds("busy", only_create=False, key=True), SupportNeeds("eve
         ("a new leader knows nothing yet", seen(nodeset(1), pod(), slurm=UNKNOWN), replace(ALL, only_create=True)),
         (
             "only members get Slurm's key",
-            seen(nodeset(1), pod(), slurm=slurm(node()), verdict=replace(MEMBER, member=False, accepted=False)),
+            seen(nodeset(1), pod(), slurm=slurm(node()), membership=replace(MEMBER, member=False, accepted=False)),
             replace(BUSY, key=False),
         ),
     ],
