@@ -57,6 +57,8 @@ def in_terminal(cluster: Cluster, columns: int, *words: str) -> list[str]:
     name = f"seltzer-{uuid.uuid4().hex[:8]}"
     tmux = ["tmux", "-L", name, "-f", os.devnull]
     env = {**cluster.sandbox.environment, "TERM": "xterm-256color"}
+    for size in ("COLUMNS", "LINES"):  # they would count for more than the terminal's own
+        env.pop(size, None)
     command = " ".join(["seltzer", "--namespace", SPACE, *words, "2>&1; echo the-end; sleep 600"])
 
     def run(*more: str) -> str:

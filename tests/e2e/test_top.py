@@ -22,7 +22,8 @@ class Terminal:
         self._folder = tempfile.TemporaryDirectory(prefix="tmux-")
         self._words = ["tmux", "-S", f"{self._folder.name}/socket", "-f", "/dev/null"]
         self._env = {**sandbox.environment, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-        self._env.pop("NO_COLOR", None)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):  # a size here would count for more than the terminal's own
+            self._env.pop(name, None)
         shell = "PS1='$ ' exec bash --norc --noprofile"
         self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), shell)
         until("there is a prompt", lambda: self.screen.startswith("$"))
