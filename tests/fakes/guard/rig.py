@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import socket
 import struct
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 from tests.fakes.guard.api import FakeApi
 from tests.fakes.guard.nursery import FAKES, Guard
+from tests.fakes.ports import Port
 
 TIMES = {
     "tick": 0.02,
@@ -50,23 +50,6 @@ def until(what: str, ask: Callable[[], Any]) -> Any:
     while not (answer := ask()):
         time.sleep(0.01)
     return answer
-
-
-class Port:
-    """A port that is nobody else's until it is given back.
-
-    Its socket doesn't listen, so that a server with SO_REUSEADDR can, as often as it likes; and the kernel gives a port
-    that is bound neither to a server that takes any, nor to a connection.
-    """
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.number = int(self._socket.getsockname()[1])
-
-    def give_back(self) -> None:
-        self._socket.close()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.guard.nursery import FAKES, SOURCES
-from tests.fakes.guard.rig import Port, alive, until
+from tests.fakes.guard.rig import alive, until
+from tests.fakes.ports import Port
 
 from seltzer.guard.slurmctld.config import Config
 from seltzer.guard.slurmctld.trial import harmless
