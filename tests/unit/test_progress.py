@@ -61,7 +61,7 @@ def test_text_in_brackets_is_shown_as_it_is() -> None:
 
 def test_steps_may_overlap_and_come_from_threads() -> None:
     to, output = console(terminal=False)
-    both_run = threading.Barrier(2, timeout=10)
+    both_run = threading.Barrier(2)
 
     def work(name: str, progress: Progress) -> None:
         with progress.step(name):

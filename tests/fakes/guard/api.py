@@ -17,13 +17,13 @@ class FakeApi:
     """A server on the loopback interface, for as long as its context lasts. While `away`, it hangs up on everybody."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._objects: dict[str, dict[str, Any]] = {
             LEASE: {"metadata": {"resourceVersion": "1"}, "spec": {}},
             SLICE: {"metadata": {"resourceVersion": "1"}, "endpoints": []},
         }
         self._version = 1
-        self.away = False
+        self._away = False
         self.on_write: Callable[[dict[str, Any]], object] = lambda lease: None
         self.before_patch: Callable[[], object] = lambda: None
         self.on_ask: Callable[[str], object] = lambda path: None
@@ -41,6 +41,15 @@ class FakeApi:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    @property
+    def away(self) -> bool:
+        return self._away
+
+    @away.setter
+    def away(self, away: bool) -> None:
+        with self._lock:  # when this returns, nothing more is done
+            self._away = away
 
     @property
     def port(self) -> int:
@@ -100,11 +109,12 @@ class FakeApi:
                 self._answer(lambda: fake.patch(patch, self.path))
 
             def _answer(self, do: Any) -> None:
-                if fake.away:
-                    self.close_connection = True
-                    return
-                broken = fake.slice_broken and self.path == SLICE
-                answer = {"message": "broken"} if broken else do()
+                with fake._lock:
+                    if fake.away:
+                        self.close_connection = True
+                        return
+                    broken = fake.slice_broken and self.path == SLICE
+                    answer = {"message": "broken"} if broken else do()
                 body = json.dumps(answer or {"message": "the object has been modified"}).encode()
                 self.send_response(500 if broken else 200 if answer else 409)
                 self.send_header("Content-Length", str(len(body)))

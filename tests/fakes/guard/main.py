@@ -1,8 +1,8 @@
 """Guards with the test's folders, ports and times. Each is a fork of this process, which has imported everything: a
 guard that is started so takes a fraction of the time.
 
-A line of JSON asks, and a line answers. `{"settings": …, "port": …, "env": …, "stderr": …}` starts a guard, and is
-answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs.
+A line of JSON asks, and a line answers. `{"settings": …, "port": …, "clock": …, "env": …, "stderr": …}` starts a guard,
+and is answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ import ctypes
 import http.client
 import json
 import os
+import struct
 import sys
 import traceback
 from pathlib import Path
 from typing import Any
 
 from seltzer.guard import http_server
+from seltzer.guard.kube import lease
 from seltzer.guard.kube.client import KubeClient
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
+from seltzer.guard.slurmctld import child, reregistration, slurmctld_run
 from seltzer.guard.supervisor import Supervisor
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -53,12 +56,28 @@ def start(asked: dict[str, Any]) -> int:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for number, file in enumerate((nothing, said, said)):
             os.dup2(file, number)
+        clock = Clock(asked["clock"])
+        for module in (lease, slurmctld_run, reregistration):
+            vars(module)["time"] = clock
+        child.LAST_LINES = 600.0
         code = guard(settings(asked["settings"]), asked["port"])
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)  # and not back into `serve`
+
+
+class Clock:
+    """What a Lease's duration, a probation and a grace are measured with. It stands still until the test moves it, so
+    that none of them ends because the machine is slow. In place of the module `time`."""
+
+    def __init__(self, file: str) -> None:
+        self._file = os.open(file, os.O_RDONLY)
+
+    def monotonic(self) -> float:
+        (now,) = struct.unpack("d", os.pread(self._file, 8, 0))
+        return float(now)
 
 
 def settings(given: dict[str, Any]) -> Settings:

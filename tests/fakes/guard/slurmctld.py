@@ -37,8 +37,8 @@ def main(words: list[str]) -> int:
 
     note("start")
     if "FakeHang" in conf:
-        print("slurmctld: error: the name server does not answer", file=sys.stderr)
-        time.sleep(100)
+        print("slurmctld: error: the name server does not answer", file=sys.stderr, flush=True)
+        signal.pause()
     if "FakeOrphan" in conf:
         orphan(Path(conf["FakeOrphan"]))
     stop = {signal.SIGTERM, signal.SIGHUP}
@@ -95,7 +95,8 @@ def die(after: float) -> None:
 
 def orphan(file: Path) -> None:
     """A grandchild that nobody waits for, and its process id in the file once it is an orphan."""
-    script = f"(sleep 0.05; echo $BASHPID > {file}.half; mv {file}.half {file}) &"
+    here = "while kill -0 $$ 2>/dev/null; do sleep 0.01; done"  # $$ is the parent, also in there
+    script = f"({here}; echo $BASHPID > {file}.half; mv {file}.half {file}) &"
     subprocess.run(["bash", "-c", script], check=True)
 
 

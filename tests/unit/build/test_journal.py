@@ -213,7 +213,7 @@ def test_arguments_of_the_script_are_kept_in_their_order(slurm: Slurm) -> None:
     assert slurm.options(argv=slurm.table(dict(enumerate(argv))))["argv"] == argv
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
 def test_any_text_comes_back_as_it_was(slurm: Slurm, text: str) -> None:
     slurm.journal.unlink(missing_ok=True)
@@ -320,7 +320,7 @@ def test_a_job_that_is_not_written_down_does_not_have_the_key_of_the_job_that_su
     assert job.environment.SELTZER_JOB == ""
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from([*NUMBERS, "name", "argv"]), st.none() | st.booleans() | st.text(), max_size=4))
 def test_a_job_that_makes_no_sense_is_not_refused(slurm: Slurm, wanted: Mapping[str, Any]) -> None:
     """Another version of Slurm may show other values."""

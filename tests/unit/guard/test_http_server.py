@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -16,7 +17,7 @@ from unittest import mock
 from urllib.parse import quote
 
 import pytest
-from tests.fakes.guard.rig import free_port, until
+from tests.fakes.guard.rig import until
 
 from seltzer.controllers.slurmd_probe import AT_ONCE
 from seltzer.guard import http_server, slurmd_probe
@@ -36,11 +37,11 @@ class Asked:
         self.folder = folder
         self.squeue = folder / "squeue"
         (folder / "jwt_hs256.key").write_bytes(KEY)
-        self.port = free_port()
-        places = Places(etc=folder, squeue=str(self.squeue), http_port=self.port)
+        places = Places(etc=folder, squeue=str(self.squeue), http_port=0)
         settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(squeue=deadline))
         self.unready = ""
         self.server = http_server.serve(settings, Processes(), lambda: self.unready)
+        self.port = self.server.server_address[1]
 
     def script(self, text: str) -> None:
         half = self.folder / "half"
@@ -49,7 +50,7 @@ class Asked:
         half.rename(self.squeue)
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", self.port)
         headers = {"X-SLURM-USER-TOKEN": sign(KEY, "slurm") if token is None else token}
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
@@ -58,7 +59,7 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def only_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    made = Asked(tmp_path_factory.mktemp("jobs"), 0.3)
+    made = Asked(tmp_path_factory.mktemp("jobs"), 600)
     yield made
     made.server.shutdown()
     made.server.server_close()
@@ -68,6 +69,16 @@ def only_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
 def asked(only_server: Asked) -> Asked:
     only_server.script('printf "%s\\n" "$SLURM_CONF" "$@"')
     return only_server
+
+
+def with_variable(words: str) -> list[str]:
+    """The processes with this in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(process.name)
+    return found
 
 
 def token(head: object, claims: object, key: bytes = KEY) -> str:
@@ -141,15 +152,17 @@ def test_a_squeue_that_fails_says_why(asked: Asked) -> None:
     assert asked.get("/jobs/cpu-0") == (503, "slurm_load_jobs error: Unable to contact slurm controller\n")
 
 
-def test_a_squeue_that_hangs_is_killed(asked: Asked) -> None:
-    asked.script(f"echo $$ > {asked.folder}/pid; exec sleep 100")
+def test_a_squeue_that_hangs_is_killed(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, 0.3)
+    asked.script("exec sleep 1000")
     assert asked.get("/jobs/cpu-0") == (503, "squeue did not end within 0.3 s\n")
-    pid = int((asked.folder / "pid").read_text())
-    assert not Path(f"/proc/{pid}").exists()
+    assert with_variable(f"SLURM_CONF={tmp_path}/seltzer.local.conf") == []
+    asked.server.shutdown()
+    asked.server.server_close()
 
 
 def test_only_a_few_are_asked_at_once(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, 10)
+    asked = Asked(tmp_path, 600)
     asked.script(f"mktemp -p {tmp_path} ran.XXXXXX; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     answers: list[int] = []
     threads = [

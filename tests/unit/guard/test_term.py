@@ -33,8 +33,7 @@ def crash(rig: Rig) -> dict[str, Any]:
 def test_starts_saves_crashes_and_stops_are_stamped_in_their_order(rig: Rig) -> None:
     guard = rig.start("pod-a")
     os.kill(rig.running(), signal.SIGKILL)
-    until("it is started again", lambda: len(rig.happened("start")) == 3)
-    rig.running()
+    rig.running(again=True)
     guard.terminate()
     guard.wait()
     rig.start("pod-b")
@@ -144,7 +143,7 @@ def test_who_is_held_ends_at_once_and_the_next_one_holds_too(rig: Rig) -> None:
     first = rig.start("pod-a")
     rig.phase("held")
     first.terminate()
-    assert first.wait(5) == 0
+    assert first.wait() == 0
     assert rig.api.holder == ""
     rig.start("pod-b")
     until("the next one has it", lambda: rig.api.holder == "pod-b" and rig.epochs() == ["epoch-2"])
@@ -160,9 +159,9 @@ def test_who_stands_by_is_ready_as_long_as_it_would_notice(rig: Rig) -> None:
     rig.start("pod-b")
     until("it stands by", lambda: _ready(rig, "pod-b"))
     rig.api.away = True
-    until("it would not notice", lambda: not _ready(rig, "pod-b"))
-    assert rig.readyz("pod-b") == (503, "it stands by, but the API server doesn't answer\n")
-    assert rig.readyz("pod-a") == (200, "ok\n")
+    unready = (503, "it stands by, but the API server doesn't answer\n")
+    rig.later("it would not notice", lambda: rig.readyz("pod-b") == unready)
+    until("who leads is ready", lambda: rig.readyz("pod-a") == (200, "ok\n"))
 
 
 def _ready(rig: Rig, identity: str) -> bool:
@@ -202,7 +201,7 @@ def test_a_real_core_has_a_real_backtrace(rig: Rig) -> None:
     (rig.folder / "gdb").symlink_to(str(shutil.which("gdb")))
     rig.start()
     os.kill(rig.running(), signal.SIGSEGV)
-    until("there is a backtrace", lambda: json.loads(rig.api.report.get("crash", "{}")).get("backtrace"), 60)
+    until("there is a backtrace", lambda: json.loads(rig.api.report.get("crash", "{}")).get("backtrace"))
     told = crash(rig)
     assert told["how"] == "was ended by SIGSEGV"
     assert [frame.split()[0] for frame in told["backtrace"][:2]] == ["#0", "#1"]
@@ -235,6 +234,7 @@ def test_a_standby_goes_on_from_what_was_fenced_and_never_from_less(rig: Rig) ->
     rig.running()
     rig.start("pod-b")
     first.send_signal(signal.SIGSTOP)
+    rig.later("pod-b wins", lambda: rig.api.holder == "pod-b")
     until("pod-b runs", lambda: rig.api.holder == "pod-b" and rig.api.report["phase"] == "running")
     first.send_signal(signal.SIGCONT)
     until("the loser has noticed", lambda: "epoch 1 ends" in rig.said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "logs/some.log"
 
 
-def bash(script: str, log: Path, deadline: float = 30.0, stdin: Path | None = None) -> str:
+def bash(script: str, log: Path, deadline: float = 3600.0, stdin: Path | None = None) -> str:
     return shell.run(["bash", "-c", script], doing="counting sheep", log=log, deadline=deadline, stdin=stdin)
 
 
@@ -38,27 +37,25 @@ def test_a_failure_names_what_was_being_done_and_the_log_which_has_both_outputs(
 
 
 def test_a_program_that_does_not_end_is_ended_at_the_deadline(log: Path) -> None:
-    started = time.monotonic()
     with pytest.raises(SeltzerError, match=r"counting sheep: no end after 0 s; see "):
-        bash("exec sleep 30", log, deadline=0.2)
-    assert time.monotonic() - started < 10
+        bash("exec sleep 10000", log, deadline=0.2)
 
 
 def test_a_missing_program_says_how_to_get_it(log: Path) -> None:
     with pytest.raises(SeltzerError, match=r"no-such-program is not installed; run 'make setup'"):
-        shell.run(["no-such-program"], doing="counting sheep", log=log, deadline=30)
+        shell.run(["no-such-program"], doing="counting sheep", log=log, deadline=3600)
 
 
 def test_it_reads_a_file_of_ours_and_never_waits_for_the_keyboard(log: Path, tmp_path: Path) -> None:
-    assert bash("cat", log, deadline=10) == ""
+    assert bash("cat", log, deadline=3600) == ""
     (tmp_path / "file").write_text("from us")
-    assert bash("cat", log, deadline=10, stdin=tmp_path / "file") == "from us"
+    assert bash("cat", log, deadline=3600, stdin=tmp_path / "file") == "from us"
 
 
 def test_the_environment_is_added_to_ours(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OURS", "kept")
     words = shell.run(
-        ["bash", "-c", "echo $OURS $MORE"], doing="looking", log=log, deadline=30, env={"MORE": "added"}
+        ["bash", "-c", "echo $OURS $MORE"], doing="looking", log=log, deadline=3600, env={"MORE": "added"}
     ).split()
     assert words == ["kept", "added"]
 

@@ -16,6 +16,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.slurmctld import output
 
 LINES = 50
+LAST_LINES = 0.5  # seconds for reading the last lines of a slurmctld that has ended
 _LINE = 8192
 _STDERR = 2
 _REQUEST = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -76,7 +77,7 @@ class Child:
 
     def exit_summary(self) -> str:
         """How it ended, and the cause according to its output."""
-        self._reader.join(0.5)  # its last lines may still be in the pipe, which orphans may hold open for ever
+        self._reader.join(LAST_LINES)  # they may still be in the pipe, which orphans may hold open for ever
         words = self.cause()
         return f"slurmctld {self.how}: {words}" if words else f"slurmctld {self.how}"
 

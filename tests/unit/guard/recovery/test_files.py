@@ -203,7 +203,7 @@ def test_a_line_within_which_a_slurmctld_was_killed_is_not_completed_by_the_next
     assert history.read(epoch, None).lines == tuple(submit(job, job).rstrip() for job in (1, 3))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=2000), old=st.binary(max_size=200))
 def test_garbage_in_the_files_breaks_nothing(epoch: Path, content: bytes, old: bytes) -> None:
     (epoch / history.LOG).write_bytes(content)
@@ -219,7 +219,7 @@ def test_garbage_in_the_files_breaks_nothing(epoch: Path, content: bytes, old: b
     spool.read(epoch, 5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(length=st.integers(0, 400))
 def test_a_journal_that_is_cut_off_has_whole_entries_or_none(epoch: Path, length: int) -> None:
     lines = [{"v": 1, "key": f"k-{number}", "time": 1, "uid": 1, "options": {"name": "n"}} for number in range(5)]

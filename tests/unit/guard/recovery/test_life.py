@@ -183,7 +183,7 @@ def test_a_slurmctld_that_is_killed_before_it_first_saves_hides_behind_no_clean_
     guard = rig.start()
     rig.running()
     guard.send_signal(signal.SIGTERM)
-    guard.wait(10)
+    guard.wait()
     rig.start()
     pid = rig.running()
     (epoch,) = rig.state.glob("epoch-*")
@@ -199,7 +199,7 @@ def test_a_clean_stop_is_followed_by_a_start_as_ever(rig: Rig) -> None:
     guard = rig.start()
     rig.running()
     guard.send_signal(signal.SIGTERM)
-    guard.wait(10)
+    guard.wait()
     rig.start("pod-b")
     rig.running()
     assert rig.happened("start")[-1].state == "epoch-2"
@@ -245,8 +245,8 @@ def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))
     os.kill(pid, signal.SIGKILL)
-    until("it is put off", lambda: "do not register again yet: slurmctld waits for 3 answers" in rig.said)
-    until("it is asked again and again", lambda: asked(rig) > 10)
+    rig.later("it is put off", lambda: "do not register again yet: slurmctld waits for 3 answers" in rig.said)
+    rig.later("it is asked again and again", lambda: asked(rig) > 10)
     assert len(rig.happened("reconfigure")) == before
     diagnose(rig, 0)
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
@@ -254,7 +254,7 @@ def test_nodes_that_do_not_answer_put_that_off(rig: Rig) -> None:
 
 def test_a_talk_to_nodes_that_is_over_soon_puts_nothing_off(rig: Rig) -> None:
     diagnose(rig, 2, 1, 0)
-    rig.start(reregister_after=0.1, reregister_retry=60.0, node_reply=10.0)
+    rig.start(reregister_after=0.1, reregister_retry=60.0, node_reply=0.5)
     pid = rig.running()
     lose(rig, 12)
     before = len(rig.happened("reconfigure"))

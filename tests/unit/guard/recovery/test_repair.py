@@ -437,7 +437,7 @@ def test_when_the_repair_itself_fails_all_that_was_not_put_back_is_kept_and_told
     monkeypatch.setattr(recovery, "repair", breaks)
     ended = threading.Event()
     repairer = Repairer(found, Settings("ns", "lease", "slice", "pod", "address"), Processes(), ended.set)
-    assert ended.wait(10) and repairer.done and repairer.safe
+    assert ended.wait() and repairer.done and repairer.safe
     assert outcomes(repairer.recovered) == {"12": "put-back", "13": "kept", "15": "kept"}
     assert "of which nobody thought" in repairer.recovered.jobs[-1].why
     assert withdrawn(started) and (epoch.parent / spool.LOST / "job.13" / "script").exists()

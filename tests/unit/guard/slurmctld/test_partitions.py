@@ -62,12 +62,13 @@ def tell(tmp_path: Path) -> Tell:
     """scontrol fails while there is a file with the name of the partition."""
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n[ ! -e "{tmp_path}/down-${{2#PartitionName=}}" ] || exit 1\n'
-        f'[ -e {tmp_path}/unsaved ] || echo "$@" > {tmp_path}/part_state\n'
+        f'#!/bin/sh\ncd {tmp_path}\necho "$@" >> said\n[ ! -e "down-${{2#PartitionName=}}" ] || exit 1\n'
+        # Each save is later than the one before, however fast they come.
+        '[ -e unsaved ] || { echo "$@" > part_state; touch -d "@$(wc -l < said)" part_state; }\n'
     )
     scontrol.chmod(0o755)
     places = dataclasses.replace(Places(), etc=tmp_path, scontrol=str(scontrol))
-    settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(partitions=5))
+    settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(partitions=600))
 
     def hear(reason: str, message: str) -> None:
         (tmp_path / "heard").write_text(f"{reason}: {message}")

@@ -10,21 +10,34 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.guard.nursery import FAKES, SOURCES
-from tests.fakes.guard.rig import alive, free_port, until
+from tests.fakes.guard.rig import alive, until
+from tests.fakes.ports import Port
 
 from seltzer.guard.slurmctld.config import Config
 from seltzer.guard.slurmctld.trial import harmless
 
 # `trial` takes signals, so it gets a process of its own, as in its pod.
 RUN = """
-import json, sys
+import json, sys, types
 from pathlib import Path
-from seltzer.guard.slurmctld import trial
+from seltzer.guard.slurmctld import child, trial
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Times
 given = json.loads(sys.argv[1])
 folders = {name: Path(given[name]) for name in ("config", "keys", "state", "etc", "termination_log")}
 places = Places(**folders, slurmctld=tuple(given["slurmctld"]), trial_port=given["trial_port"])
+
+class Heard(trial.Child):
+    def __init__(self, *args):
+        super().__init__(*args)
+        heard.append(self)
+
+# Time stands still until slurmctld was heard to say that it hangs.
+heard = []
+hangs = lambda: any("does not answer" in line for each in heard for line in each.lines)
+trial.Child = Heard
+child.LAST_LINES = 600.0
+trial.time = types.SimpleNamespace(monotonic=lambda: 1000.0 if hangs() else 0.0)
 sys.exit(trial.run(places, Times(trial=given["trial"], probe=0.01), Processes()))
 """
 
@@ -35,13 +48,14 @@ class Trial:
         for name in ("config", "state", "etc"):
             (folder / name).mkdir()
         (folder / "config" / "seltzer.digest").write_text("d")
+        self._port = Port()
 
     def start(self, *lines: str, seconds: float = 10) -> subprocess.Popen[str]:
         text = "\n".join(["SlurmctldPort=1", f"FakeJournal={self.folder}/journal", *lines])
         (self.folder / "config" / "slurm.conf").write_text(text)
         names = {name: str(self.folder / name) for name in ("config", "keys", "state", "etc", "termination_log")}
         slurmctld = [sys.executable, "-S", str(FAKES / "slurmctld.py")]
-        given = {**names, "slurmctld": slurmctld, "trial_port": free_port(), "trial": seconds}
+        given = {**names, "slurmctld": slurmctld, "trial_port": self._port.number, "trial": seconds}
         return subprocess.Popen(
             [sys.executable, "-S", "-c", RUN, json.dumps(given)],
             env={**os.environ, "PYTHONPATH": str(SOURCES)},
@@ -52,7 +66,7 @@ class Trial:
     def run(self, *lines: str, seconds: float = 10) -> tuple[int, str]:
         """The exit code and the one line, which is printed and left for the pod's status."""
         process = self.start(*lines, seconds=seconds)
-        printed, _ = process.communicate(timeout=20)
+        printed, _ = process.communicate()
         assert printed.splitlines() == [(self.folder / "termination_log").read_text()]
         return process.returncode, printed.strip()
 
@@ -92,10 +106,10 @@ def test_no_configuration_is_a_bad_one(trial: Trial) -> None:
 
 
 def test_a_trial_can_be_ended(trial: Trial) -> None:
-    process = trial.start("FakeHang=1", seconds=60)
+    process = trial.start("FakeHang=1", seconds=1e6)
     until("slurmctld hangs", lambda: (trial.folder / "journal").exists() and (trial.folder / "journal").read_text())
     process.terminate()
-    assert process.wait(10) == 1
+    assert process.wait() == 1
     assert not alive(trial.pid)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fakes.ports import Port
 
 from seltzer.errors import SeltzerError
 from seltzer_sandbox.run import manifests
@@ -34,7 +35,7 @@ class Server(HTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 5.0
+    timeout = 600.0
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
@@ -76,7 +77,7 @@ def server(keys: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def api(keys: Path, server: Server) -> Iterator[ApiServer]:
-    made = ApiServer(keys, server.server_port, deadline=2.0)
+    made = ApiServer(keys, server.server_port, deadline=600.0)
     yield made
     made.close()
 
@@ -129,13 +130,13 @@ def test_a_server_that_breaks_off_is_nothing_and_the_next_call_works(
 
 
 def test_no_server_at_all_is_nothing(keys: Path, server: Server) -> None:
-    with HTTPServer(("127.0.0.1", 0), Handler) as other:
-        port = other.server_port
-    api = ApiServer(keys, port, deadline=1.0)
+    port = Port()
+    api = ApiServer(keys, port.number, deadline=600.0)
     assert api.get("/api/v1/nodes") is None
     assert not api.ready()
     with pytest.raises(SeltzerError, match="does not answer"):
         api.apply(manifests.all_manifests()[0])
+    port.give_back()
 
 
 def test_a_server_with_another_sandboxs_keys_is_nothing(tmp_path: Path, server: Server) -> None:
@@ -143,7 +144,7 @@ def test_a_server_with_another_sandboxs_keys_is_nothing(tmp_path: Path, server: 
     stranger.create()
     stranger.issue("admin", "admin")
     server.say(200, {"kind": "NodeList"})
-    api = ApiServer(tmp_path, server.server_port, deadline=1.0)
+    api = ApiServer(tmp_path, server.server_port, deadline=600.0)
     assert api.get("/api/v1/nodes") is None
     assert server.asked == []
 

@@ -203,7 +203,7 @@ def test_v2_without_a_controller_that_the_kubelet_needs_is_refused(kernel: Kerne
 
 def test_killing_ends_what_is_in_the_cgroup_and_nothing_else(tmp_path: Path) -> None:
     some = Cgroups("seltzer-some", (tmp_path,))
-    inside, outside = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
+    inside, outside = subprocess.Popen(["sleep", "infinity"]), subprocess.Popen(["sleep", "infinity"])
     files = {process: some.join_files(f"{node}/sys")[0] for process, node in ((inside, "n1"), (outside, "n2"))}
     for process, file in files.items():
         file.parent.mkdir(parents=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fakes.ports import Port
 
 from seltzer.errors import SeltzerError
 from seltzer_sandbox.run import network
@@ -179,12 +180,14 @@ def test_a_node_that_cannot_be_entered_does_not_answer(monkeypatch: pytest.Monke
 
 
 def test_a_port_that_is_taken_is_told_with_the_way_out() -> None:
-    with network.listen(0) as first:
-        port = first.getsockname()[1]
+    reserved = Port()
+    port = reserved.number
+    with network.listen(port) as first:
         assert first.getsockname()[0] == "127.0.0.1", "nobody else's business"
         with pytest.raises(SeltzerError, match=rf"port {port} on 127\.0\.0\.1 .* choose another with --port"):
             network.listen(port)
     network.listen(port).close()
+    reserved.give_back()
 
 
 def test_a_program_that_fails_is_an_error_with_what_it_said() -> None:
