@@ -32,6 +32,7 @@ from seltzer.plan.nodeset import (
     drain_resume,
     node_records,
     pod_conditions,
+    pod_roles,
     pod_selection,
     removal,
     unreachable_pods,
@@ -39,7 +40,7 @@ from seltzer.plan.nodeset import (
 )
 from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
-from seltzer.plan.nodeset.pod_selection import Candidates
+from seltzer.plan.nodeset.pod_roles import PodRoles
 from seltzer.plan.nodeset.removal import RemovalSteps
 from seltzer.plan.wakeup import Wakeup
 
@@ -75,65 +76,66 @@ class NodeSetDecision:
 
 def decide(seen: NodeSetObservation) -> NodeSetDecision:
     """The plan."""
-    nodeset, spec = seen.nodeset, seen.nodeset.spec
+    nodeset = seen.nodeset
     if FINALIZER not in nodeset.metadata.finalizers:
         # Before the first pod: every pod has to be drained when the NodeSet is deleted.
         begins = seen.membership.member and not deleted(nodeset)
         return _idle(seen, (SetFinalizer(True),) if begins else ())
     if not seen.membership.member and not deleted(nodeset) and not seen.closing:
         return _idle(seen, ())  # its pods stay as they are
-    target = 0 if deleted(nodeset) or seen.closing else spec.replicas
-    alive = [pod for pod in seen.pods if not pod_state.deleting(pod)]
-    ended = [pod for pod in alive if pod_state.finished(pod)]
-    suspects = unreachable_pods.suspects(seen)
-    lost = [pod for pod in seen.pods if not pod_state.finished(pod) and unreachable_pods.is_lost(pod, seen, suspects)]
-    pool = _pool(seen, _without([pod for pod in alive if not pod_state.finished(pod)], lost))
-    surplus = pod_selection.surplus(pool, len(pool.pods) - target, seen.template)
-    pool = _pool(seen, _without(pool.pods, surplus))
-    going = [pod for pod in seen.pods if pod_state.deleting(pod) or pod_state.finished(pod)]
-    returning = sum(
-        pod_selection.ordinal(pod.metadata.name) < target and not unreachable_pods.is_stuck(pod, seen) for pod in going
+    roles = pod_roles.divide(seen)
+    leaving = _leaving(seen, roles.leaving, roles.replacing)
+    kept = drain_resume.steps(roles.kept, seen)
+    actions = (
+        *_ended(roles.ended),
+        *_because(_LOST, unreachable_pods.steps(roles.lost, seen)),
+        *leaving.actions,
+        *_because(_FORGOTTEN, unregistered_pods.steps(roles.kept, seen)),
+        *node_records.steps(seen, _free_names(seen, roles.missing)),
+        *kept.actions,
+        *removal.unasked(seen.pods, seen.slurm),
+        *_created(seen, roles),
+        *_finished(seen),
     )
-    missing = max(0, target - len(pool.pods))
-    replacing = _replacing(seen, pool, missing)
-    undecided = [] if target == 0 else pod_selection.undecided(surplus, pool, seen.deadlines_age)
-    leaving = _leaving(seen, _without(surplus, undecided), replacing)
-    kept = _without(pool.pods, replacing)
-    kept_steps = drain_resume.steps(kept, seen)
-    actions = [*_ended(ended), *_because(_LOST, unreachable_pods.steps(lost, seen)), *leaving.actions]
-    actions += _because(_FORGOTTEN, unregistered_pods.steps(kept, seen))
-    actions += node_records.steps(seen, _free_names(seen, missing))
-    actions += [*kept_steps.actions, *removal.unasked(seen.pods, seen.slurm)]
-    if names := tuple(name for name in _free_names(seen, max(0, missing - returning)) if _may_create(name, seen)):
-        actions.append(CreatePods(names))
-    if deleted(nodeset) and _all_gone(seen):
-        actions.append(SetFinalizer(False, if_empty=_partition_to_empty(seen)))
-    arriving = target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in alive)
-    wakeups = (
-        *kept_steps.wakeups,
-        *_pod_wakeups(seen, alive, arriving),
-        *wakeup.given(
-            (
-                ("Slurm doesn't know yet whether pods that leave have jobs", leaving.unknown),
-                ("which jobs end first isn't known yet", undecided),
-                ("the drain timeout runs", leaving.busy and spec.drain.timeout is not None),
-                ("a deleted NodeSet without pods waits for jobs in the queue", deleted(nodeset) and not seen.pods),
-                ("pods that are missing wait for names of pods that go", missing and going),
-                ("a ready pod hasn't registered", unregistered_pods.unregistered(pool.pods, seen)),
-                ("a pod is lost", lost),
-                ("a slurmd may be unreachable", suspects),
-                ("a Kubernetes node isn't known yet", any(_is_on_unknown_machine(pod, seen) for pod in seen.pods)),
-            )
-        ),
-    )
-    updates = _pod_updates(seen, alive, actions, arriving)
-    wants = Wants(
-        deadlines=bool(undecided),
-        named=node_records.wants_named(seen),
-        partition=seen.ending_partition if deleted(nodeset) and not seen.pods else "",
-    )
+    arriving = roles.target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in roles.alive)
+    wants = _wants(seen, roles)
     return NodeSetDecision(
-        tuple(actions), tuple(pool.pods), tuple(replacing), leaving, target, missing, wakeups, updates, wants
+        actions=actions,
+        staying=tuple(roles.staying),
+        replacing=tuple(roles.replacing),
+        removal=leaving,
+        target=roles.target,
+        missing=roles.missing,
+        wakeups=(*kept.wakeups, *_pod_wakeups(seen, roles.alive, arriving), *_wakeups(seen, roles, leaving, wants)),
+        pod_updates=_pod_updates(seen, roles.alive, actions, arriving),
+        wants=wants,
+    )
+
+
+def _wakeups(seen: NodeSetObservation, roles: PodRoles, leaving: RemovalSteps, wants: Wants) -> tuple[Wakeup, ...]:
+    """What depends on the time, beside the conditions of pods."""
+    ends = deleted(seen.nodeset) and not seen.pods
+    return wakeup.given(
+        (
+            ("Slurm doesn't know yet whether pods that leave have jobs", leaving.unknown),
+            ("which jobs end first isn't known yet", roles.undecided),
+            ("the drain timeout runs", leaving.busy and seen.nodeset.spec.drain.timeout is not None),
+            ("a deleted NodeSet without pods waits for jobs in the queue", ends),
+            ("which nodes waiting jobs name isn't known yet", wants.named and seen.named is None),
+            ("pods that are missing wait for names of pods that go", roles.missing and roles.going),
+            ("a ready pod hasn't registered", unregistered_pods.unregistered(roles.staying, seen)),
+            ("a pod is lost", roles.lost),
+            ("a slurmd may be unreachable", roles.suspects),
+            ("a Kubernetes node isn't known yet", any(_is_on_unknown_machine(pod, seen) for pod in seen.pods)),
+        )
+    )
+
+
+def _wants(seen: NodeSetObservation, roles: PodRoles) -> Wants:
+    return Wants(
+        deadlines=bool(roles.undecided),
+        named=node_records.wants_named(seen),
+        partition=seen.ending_partition if deleted(seen.nodeset) and not seen.pods else "",
     )
 
 
@@ -167,25 +169,6 @@ def _own(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Pod]:
     """Excludes pods whose Slurm record belongs to another NodeSet."""
     nodes, mark = seen.slurm.nodes or {}, node_records.mark(seen.nodeset)
     return [pod for pod in pods if (node := nodes.get(pod.metadata.name)) is None or node.comment == mark]
-
-
-def _without(pods: Sequence[Pod], others: Sequence[Pod]) -> list[Pod]:
-    """The pods that aren't among the others, compared by name: comparing thousands of whole pods takes seconds."""
-    names = {pod.metadata.name for pod in others}
-    return [pod for pod in pods if pod.metadata.name not in names]
-
-
-def _pool(seen: NodeSetObservation, pods: Sequence[Pod]) -> Candidates:
-    return Candidates(pods, seen.slurm.nodes or {}, seen.free_at)
-
-
-def _replacing(seen: NodeSetObservation, pool: Candidates, missing: int) -> list[Pod]:
-    """Pods that are out of date, as many as an update may replace now."""
-    spec = seen.nodeset.spec
-    if spec.update.paused or not seen.membership.accepted:
-        return []
-    budget = pod_selection.max_unavailable(spec.update.max_unavailable, spec.replicas)
-    return pod_selection.outdated(pool, seen.template, budget, missing)
 
 
 def _leaving(seen: NodeSetObservation, surplus: Sequence[Pod], replacing: Sequence[Pod]) -> RemovalSteps:
@@ -232,6 +215,23 @@ def _free_names(seen: NodeSetObservation, count: int) -> list[str]:
             names.append(name)
         number += 1
     return names
+
+
+def _created(seen: NodeSetObservation, roles: PodRoles) -> list[Action]:
+    """Missing pods, without those whose names become free soon."""
+    returning = sum(
+        pod_selection.ordinal(pod.metadata.name) < roles.target and not unreachable_pods.is_stuck(pod, seen)
+        for pod in roles.going
+    )
+    free = _free_names(seen, max(0, roles.missing - returning))
+    names = tuple(name for name in free if _may_create(name, seen))
+    return [CreatePods(names)] if names else []
+
+
+def _finished(seen: NodeSetObservation) -> list[Action]:
+    """The finalizer of a deleted NodeSet goes last."""
+    gone = deleted(seen.nodeset) and _all_gone(seen)
+    return [SetFinalizer(False, if_empty=_partition_to_empty(seen))] if gone else []
 
 
 def _may_create(name: str, seen: NodeSetObservation) -> bool:

@@ -275,6 +275,10 @@ def test_that_time_doesnt_excuse_a_record_that_can_be_removed() -> None:
             "a deleted NodeSet without pods waits for jobs in the queue",
             seen(nodeset(deleted=NOW, drain=KILL), slurm=UNKNOWN),
         ),
+        (
+            "which nodes waiting jobs name isn't known yet",
+            seen(nodeset(0), slurm=slurm(node()), named=None),
+        ),
         ("a ready pod hasn't registered", seen(nodeset(1), pod(), slurm=slurm(), machines=KNOWN)),
         ("a Kubernetes node isn't known yet", seen(nodeset(1), pod(), slurm=slurm(node()))),
         (
