@@ -6,6 +6,7 @@ it again.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -21,7 +22,7 @@ from tests.fakes.guard_model.world import World
 
 LONG = float(os.environ.get("SELTZER_MODEL", "0"))
 SEED = int(os.environ.get("SELTZER_MODEL_SEED", "0"))
-SECONDS = LONG or 1.5
+TAPES = 60
 Tape = Sequence[tuple[str, int]]
 
 OFTEN = ("go", "reach", "slurmctld_works", "stop_in_the_middle", "wake_for_a_moment", "take_over", "one_thread")
@@ -57,7 +58,7 @@ class GuardMachine(RuleBasedStateMachine):
                 self.world.close()
 
 
-TestGuards = pytest.mark.timeout(60 + 10 * LONG)(GuardMachine.TestCase)
+TestGuards = pytest.mark.timeout(300 + 10 * LONG)(GuardMachine.TestCase)
 TestGuards.settings = settings(max_examples=15 + int(4 * LONG), stateful_step_count=40)
 
 
@@ -75,18 +76,19 @@ def play(tape: Tape, honest: bool, calm: bool = True) -> None:
         world.close()
 
 
-def tapes(seconds: float, seed: int = SEED) -> Iterator[tuple[Tape, bool]]:
-    """As many as there is time for."""
+def tapes(number: int, seconds: float) -> Iterator[tuple[Tape, bool]]:
+    """So many, and more for so many seconds."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    for seed in itertools.count(SEED):
+        if seed >= SEED + number and time.monotonic() >= end:
+            return
         dice = random.Random(seed)  # noqa: S311
         yield [(dice.choice(MOVES), dice.randrange(1000)) for _ in range(dice.randrange(60))], bool(seed % 2)
-        seed += 1
 
 
-@pytest.mark.timeout(LONG + 60)
+@pytest.mark.timeout(300 + LONG)
 def test_no_tape_leads_to_two_writers_and_each_ends_with_one() -> None:
-    for tape, honest in tapes(SECONDS):
+    for tape, honest in tapes(TAPES, LONG):
         try:
             play(tape, honest)
         except Exception as error:
@@ -108,7 +110,7 @@ def shortened(tape: Tape, honest: bool) -> Tape:
 def test_the_lease_only_elects(mistake: str) -> None:
     """Whatever it does, and whoever believes in it: there are no two writers."""
     with HARMLESS[mistake]():
-        for tape, _ in tapes(SECONDS / 6):
+        for tape, _ in tapes(TAPES // 6, LONG / 6):
             play(tape, honest=False, calm=False)
 
 
@@ -117,5 +119,5 @@ def test_the_lease_only_elects(mistake: str) -> None:
 @pytest.mark.parametrize("mistake", MUTANTS)
 def test_tapes_find_the_guard_that(mistake: str) -> None:
     with MUTANTS[mistake](), pytest.raises(Broken):
-        for tape, honest in tapes(max(60.0, LONG / 6)):
+        for tape, honest in tapes(0, max(60.0, LONG / 6)):
             play(tape, honest)
