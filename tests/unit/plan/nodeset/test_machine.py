@@ -64,6 +64,7 @@ FOUND = {
     "leaves down what an outage set down": 386,
     "leaves pods that slurmctld forgot": 89,
     "takes one too many away for an update": 1,
+    "protects only those that were busy when Slurm was last heard of": 41,
     "goes on telling what nobody knows": 42,
     "doesn't tell who is busy": 4,
 }
