@@ -250,7 +250,7 @@ def test_a_volume_that_nobody_gives_is_told_with_what_to_do(cluster: Cluster) ->
 
 
 EXPLAINED = {
-    "slurmcluster.spec.config": "What you want on top of Seltzer's configuration, by file",
+    "slurmcluster.spec.config": "Configuration on top of Seltzer's, by file",
     "nodeset.spec.clusterRef": "The cluster that the nodes belong to",
     "nodeset.spec.podTemplate.spec": "Any part of a Kubernetes pod's spec",
 }
