@@ -200,4 +200,4 @@ async def test_waiting_says_each_answer_once_and_the_last_when_time_is_over() ->
         return "no image"
 
     with pytest.raises(SeltzerError, match="it isn't there after 0 s: no image"):
-        await kube.until(never, 0.05, said.append, "it isn't there", poll=0.0)
+        await kube.until(never, 0.05, said.append, "it isn't there", poll=0.01)
