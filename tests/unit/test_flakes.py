@@ -61,20 +61,22 @@ def test_a_number_that_makes_no_sense_is_refused_in_a_line(
     assert complaint in said and said.count("\n") == 1
 
 
-def test_a_test_that_fails_is_found(
+def test_a_test_that_fails_now_and_then_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(flakes, "LOGS", tmp_path / "logs")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_some.py").write_text(
-        "from pathlib import Path\ndef test_good(): pass\ndef test_later(): assert Path('later').exists()\n"
+        "from pathlib import Path\n"
+        "def test_good(): pass\n"
+        "def test_later():\n    been, _ = Path('been').exists(), Path('been').touch()\n    assert been\n"
     )
-    alone = ["-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path), "test_some.py"]
-    assert flakes.main(["--runs", "1", "--hogs", "1", "--", *alone]) == 1
-    (tmp_path / "later").touch()
-    assert flakes.main(["--runs", "1", "--hogs", "0", "--", *alone]) == 0
+    alone = ["-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(tmp_path)]
+    assert flakes.main(["--runs", "2", "--hogs", "1", "--", *alone, "test_some.py"]) == 1
     said = capfd.readouterr().out
-    assert "  1 of 1  test_some.py::test_later\n" in said
-    assert "no test failed in 1 runs" in said
-    assert flakes.main(["--runs", "1", "--hogs", "0", "--", "no-such-file.py", "-c", "/dev/null"]) == 1
+    assert "run 1 of 2: 1 passed, 1 failed" in said and "run 2 of 2: 2 passed, 0 failed" in said
+    assert said.endswith("1 tests failed in 1 of 2 runs:\n  1 of 2  test_some.py::test_later\n")
+    assert "assert been" in (tmp_path / "logs" / "run-1.txt").read_text()
+    assert flakes.main(["--runs", "1", "--hogs", "0", "--", *alone, "no-such-file.py"]) == 1
     assert "(pytest itself: exit code 4)" in capfd.readouterr().out
