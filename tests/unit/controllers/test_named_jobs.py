@@ -60,7 +60,7 @@ def test_each_of_1500_jobs_is_named_with_what_became_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], int]
 ) -> None:
     status = told(tmp_path, monkeypatch, fate)
-    happenings = controller_events.happenings(cluster(), status)
+    happenings = controller_events.events(cluster(), status)
     item = cluster()
     lines = drawn(SlurmCluster(metadata=item.metadata, spec=item.spec, status=status))
     starts = [at for at, line in enumerate(lines) if re.search(r"[├└]── [a-z-]+  \d+ jobs?: ", line)]
