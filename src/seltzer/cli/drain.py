@@ -56,7 +56,7 @@ def drain(
     node: Nodes,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="Why, for all who see it in Slurm.")] = None,
+    reason: Annotated[str | None, Parameter(help="The reason that Slurm shows.")] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -77,7 +77,7 @@ def resume(
     node: Nodes,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="What was done about it: an Event of the cluster tells.")] = None,
+    reason: Annotated[str | None, Parameter(help="What was done about it, for an Event of the cluster.")] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -110,7 +110,9 @@ def checked_reason(reason: str | None) -> str:
     if not words:
         raise SeltzerError("Slurm wants a reason for a drain; leave --reason out, or put some words into it")
     if words.lower().startswith(OPERATORS):
-        raise SeltzerError(f"a reason that begins with {OPERATORS!r} is the operator's, who would undo it; use another")
+        raise SeltzerError(
+            f"a reason that begins with {OPERATORS!r} is the operator's, which would undo it; use another"
+        )
     return words
 
 

@@ -50,13 +50,13 @@ While slurmctld fails over or can't be reached, a line says so,
 and what was last known is grey."""
 
 
-def _key(keys: str, action: str, says: str = "", display: str | None = None) -> Binding:
+def _key(keys: str, action: str, label: str = "", display: str | None = None) -> Binding:
     """A binding with priority, which makes keys act in the order in which they are pressed.
 
     Without it each key travels through the widgets first: on a slow machine `d` could act on the row that an arrow key
     was about to leave, or letters of a reason could act as keys.
     """
-    return Binding(keys, action, says, show=bool(says), key_display=display, priority=True)
+    return Binding(keys, action, label, show=bool(label), key_display=display, priority=True)
 
 
 class Top(App[None]):
