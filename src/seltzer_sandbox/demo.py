@@ -78,12 +78,12 @@ def manifests() -> list[dict[str, Any]]:
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
-        _ours("SlurmCluster", CLUSTER, {}),
-        *(_ours("NodeSet", name, _nodeset(memory)) for name, memory in NODESETS.items()),
+        _seltzer_object("SlurmCluster", CLUSTER, {}),
+        *(_seltzer_object("NodeSet", name, _nodeset(memory)) for name, memory in NODESETS.items()),
     ]
 
 
-def _ours(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+def _seltzer_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "seltzer.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -121,14 +121,14 @@ def demo(*, name: Annotated[str, Parameter(help="Which sandbox to use.")] = layo
     _slurm(console, "srun", "--nodes=4", "hostname")
     _title(console, "Two nodes more, and two fewer, under a running job")
     _scale_under_a_job(console, place)
-    said = "" if name == layout.DEFAULT_NAME else f" --name {name}"
-    console.print(_TRY_NEXT.format(name=said, namespace=NAMESPACE, cluster=CLUSTER).rstrip())
+    option = "" if name == layout.DEFAULT_NAME else f" --name {name}"
+    console.print(_TRY_NEXT.format(name=option, namespace=NAMESPACE, cluster=CLUSTER).rstrip())
 
 
 def _bring_up(place: Place) -> None:
     """Apply the manifests and wait until all are ready; on a timeout, show the status of the cluster."""
 
-    async def bring(client: Client, progress: Progress) -> None:
+    async def apply_and_wait(client: Client, progress: Progress) -> None:
         objects = Objects(client)
         with progress.step(f"apply SlurmCluster {CLUSTER} and NodeSets {' and '.join(NODESETS)}"):
             for manifest in manifests():
@@ -138,7 +138,7 @@ def _bring_up(place: Place) -> None:
 
     try:
         with Progress() as progress:
-            kube.talk(place, lambda client: bring(client, progress))
+            kube.talk(place, lambda client: apply_and_wait(client, progress))
     except SeltzerError:
         with suppress(SystemExit, SeltzerError):
             status.status(CLUSTER, namespace=NAMESPACE)

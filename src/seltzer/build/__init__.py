@@ -1,1 +1,1 @@
-"""Pure manifests: what a cluster or a node set looks like in Kubernetes, as dicts and nothing else."""
+"""Pure functions that build the Kubernetes manifests of clusters and NodeSets, as dicts."""

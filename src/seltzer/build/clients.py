@@ -1,4 +1,4 @@
-"""What a client of slurmctld needs: to find it, and to wait for it."""
+"""The address of slurmctld for its clients, and a command that waits for it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from . import names
 from .components import slurmctld
 from .names import Manifest
 
-# A daemon that can't fetch its configuration ends, and Kubernetes starts it again ever later; so it starts when there
-# is somebody to ask. A connection to a dead address would hang for minutes. As the first process of a container a
-# shell ignores SIGTERM unless it says what to do.
+# A daemon that can't fetch its configuration exits, and Kubernetes restarts it with a growing back-off. Waiting here
+# avoids that. `timeout`: a connection to a dead address hangs for minutes. `trap`: a shell that is the first process of
+# its container ignores SIGTERM without a handler.
 _WAIT: Final = (
     "trap 'exit 0' TERM; "
     "until timeout 2 bash -c 'exec 3<>\"/dev/tcp/$SELTZER_HOST/$SELTZER_PORT\"' 2>/dev/null; do sleep 0.2; done; "
@@ -21,12 +21,12 @@ _WAIT: Final = (
 
 
 def after_slurmctld(*command: str) -> list[str]:
-    """A command that begins when slurmctld can be reached; it needs `environment`."""
+    """The command, started once slurmctld accepts connections. The container needs the variables of `environment`."""
     return ["/bin/bash", "-c", _WAIT, "wait-for-slurmctld", *command]
 
 
 def environment(cluster: SlurmCluster) -> list[Manifest]:
-    """Where slurmctld is, for `after_slurmctld`."""
+    """The address of slurmctld, as variables for `after_slurmctld`."""
     return [
         {"name": "SELTZER_HOST", "value": names.controller_address(cluster)},
         {"name": "SELTZER_PORT", "value": str(slurmctld.PORT)},

@@ -1,4 +1,4 @@
-"""All objects of a SlurmCluster, put together."""
+"""All objects of a SlurmCluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .names import Manifest
 
 
 def applied(cluster: SlurmCluster, images: Images, nodesets: Sequence[NodeSet] = ()) -> list[Manifest]:
-    """Objects that are kept as they are here by server-side apply, in the order in which they are best made.
+    """Objects that are kept in this form by server-side apply, in the order in which to create them.
 
     They don't depend on the NodeSets yet: the peers of a policy follow from spec.nodeSets alone.
     """
@@ -28,7 +28,7 @@ def applied(cluster: SlurmCluster, images: Images, nodesets: Sequence[NodeSet] =
 
 
 def created_once(cluster: SlurmCluster) -> list[Manifest]:
-    """Objects that are made when they are missing and never changed, such as the Lease that the guard fills in."""
+    """Objects that are created if they are missing and never changed, such as the Lease that the guard updates."""
     return [manifest for component in COMPONENTS for manifest in component.created_once(cluster)]
 
 
@@ -56,17 +56,17 @@ def config_map(cluster: SlurmCluster, rendered: Rendered) -> Manifest:
 
 
 def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Manifest]:
-    """A ConfigMap, and a Pod that succeeds if slurmctld starts with it."""
+    """A ConfigMap, and a pod that succeeds if slurmctld starts with it."""
     return trials.trial(cluster, rendered, images)
 
 
 def controller_pod(cluster: SlurmCluster, images: Images) -> str:
-    """What the controller's pod is known by, on its Deployment too."""
+    """Identifies the controller's pod template; an annotation of its Deployment has it."""
     return slurmctld.pod_id(cluster, images)
 
 
 def trial_id(cluster: SlurmCluster, rendered: Rendered, images: Images) -> str:
-    """What a trial is known by, on its pod too."""
+    """Identifies a trial; a label of its pod has it."""
     return trials.trial_id(cluster, rendered, images)
 
 

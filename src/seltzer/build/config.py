@@ -27,11 +27,11 @@ _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in 
 # An unprivileged container can't make cgroups.
 _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
-# Lists of flags of which some are ours: the user's are added.
+# Lists of flags. The user's flags are added to ours.
 _JOINED = frozenset({"debugflags", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
 
-# On a reconfigure slurmctld starts itself anew and reads everything again (tried with MaxNodeCount, GresTypes,
-# SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its way to authenticate.
+# On a reconfigure slurmctld executes itself again and reads everything (tried with MaxNodeCount, GresTypes,
+# SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its authentication.
 RESTART_KEYS: tuple[str, ...] = (
     "AuthAltParameters",
     "AuthAltTypes",
@@ -45,26 +45,26 @@ RESTART_KEYS: tuple[str, ...] = (
     "SlurmctldPort",
     "TLSType",
 )
-"""Keys of slurm.conf whose change needs a new slurmctld; a reconfigure takes over all others."""
+"""Keys of slurm.conf whose change needs a restart of slurmctld. For all others a reconfigure is enough."""
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A configuration as it is mounted into slurmctld's pod."""
+    """The configuration that is mounted into slurmctld's pod."""
 
     files: Mapping[str, str]
     digest: str
-    """The sha256 of all files, so what this configuration is known by."""
+    """The sha256 of all files. It identifies the configuration."""
     trusted: bool
-    """Nothing in it is the user's, nor is anything of the pod that reads it: no need to try it."""
+    """Neither it nor the pod that reads it contains anything from the user: it needs no trial."""
 
 
 def identity(cluster: SlurmCluster) -> list[Pair]:
-    """How Slurm's daemons find and trust each other. All of it is Seltzer's alone, so that it never changes."""
+    """How Slurm's daemons find and trust each other. Only Seltzer sets these keys, and they never change."""
     address = names.controller_address(cluster)
     return [
         ("ClusterName", names.slurm_name(cluster)),
-        # The pods of the controller are all called so, and slurmctld starts under no other name.
+        # All pods of the controller have this hostname: slurmctld doesn't start under another.
         ("SlurmctldHost", f"{names.controller(cluster)}({address})"),
         ("SlurmctldPort", str(slurmctld.PORT)),
         ("SlurmUser", "slurm"),
@@ -76,19 +76,19 @@ def identity(cluster: SlurmCluster) -> list[Pair]:
 
 
 def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
-    """All files of the cluster's configuration; the order of the NodeSets makes no difference.
+    """All files of the cluster's configuration, whatever the order of the NodeSets.
 
-    Raises ConfigRefused for what the user can't have. Whether Slurm takes the rest is for a trial to find out.
+    Raises ConfigRefused for settings that the user can't have. A trial finds out whether Slurm accepts the others.
     """
     user = userconf.read(cluster.spec.config)
     if cluster.spec.controller.keep_jobs:
         user = journal.keep(user)
     lines = [
-        *_settings([*identity(cluster), *_ours()], user.settings),
-        *user.things,
+        *_settings([*identity(cluster), *_defaults()], user.settings),
+        *user.definitions,
         *partitions.sets(nodesets),
-        # Last, so that they heed a PartitionName=DEFAULT of the user.
-        *partitions.lines(nodesets, user.things),
+        # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
+        *partitions.lines(nodesets, user.definitions),
     ]
     try:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
@@ -108,16 +108,16 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
 
 
 def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of slurm.conf that differ between two configurations' files and that a reconfigure doesn't change."""
+    """The keys of slurm.conf that differ between two configurations and need a restart."""
     old, new = (_restart_values(files.get(MAIN, "")) for files in (before, after))
     return tuple(key for key in sorted(RESTART_KEYS) if old[key] != new[key])
 
 
-def _ours() -> list[Pair]:
+def _defaults() -> list[Pair]:
     return [
-        # slurmds and clients get their configuration from slurmctld, also when it has changed while it was away.
+        # slurmds and clients fetch their configuration from slurmctld, also one that changed while it was down.
         ("SlurmctldParameters", "enable_configless"),
-        # A node has what its pod may use, not what slurmd sees of the machine.
+        # A node has the resources of its pod, not those that slurmd detects on the machine.
         ("SlurmdParameters", "config_overrides"),
         ("SlurmdPort", str(slurmd.PORT)),
         ("SlurmdSpoolDir", "/var/spool/slurmd"),
@@ -130,41 +130,41 @@ def _ours() -> list[Pair]:
         ("SelectTypeParameters", "CR_Core"),
         ("MetricsType", "metrics/openmetrics"),
         ("MpiDefault", "none"),
-        # slurmds come and go, join by themselves, and know nothing of each other.
+        # Nodes are dynamic: slurmds register themselves, come and go, and don't know of each other.
         ("MaxNodeCount", "10000"),
         ("TreeWidth", "65533"),
         ("ReturnToService", "2"),
-        # A partition that a person has set DOWN stays so through every start and reconfigure; the guard sees to it
-        # that a state that is declared counts all the same (guard/slurmctld/partitions.py).
+        # A partition that a person sets DOWN stays DOWN through restarts and reconfigures. The guard still applies
+        # states that are declared (guard/slurmctld/partitions.py).
         ("ReconfigFlags", "KeepPartState"),
         ("JobRequeue", "1"),
-        # Slurm lets a batch job wait for 3 s before it looks for a node, also after a failover.
+        # By default a batch job waits 3 s before Slurm looks for a node, also after a failover.
         ("SchedulerParameters", "batch_sched_delay=1"),
-        # So that slurmctld's log tells of every start: those of the backfill scheduler it tells with this flag only.
+        # Makes slurmctld log every job start: those of the backfill scheduler are logged only with this flag.
         ("DebugFlags", "HetJob"),
-        # Accounting can miss what is purged sooner.
+        # Accounting can miss jobs that are purged sooner.
         ("MinJobAge", "300"),
-        # Jobs live through a short break of the network; those on a dead node don't wait for long.
+        # Jobs survive a short network outage, and those on a dead node don't wait long.
         ("SlurmdTimeout", "120"),
     ]
 
 
 def _settings(ours: Sequence[Pair], users: Mapping[str, Pair]) -> list[Line]:
-    """Our settings, without those that the user has too, and then the user's."""
-    theirs = dict(users)
+    """Our settings except those that the user sets, then the user's."""
+    remaining = dict(users)
     kept: list[Pair] = []
     for key, value in ours:
-        if key.lower() not in theirs:
+        if key.lower() not in remaining:
             kept.append((key, value))
         elif key.lower() in _JOINED:
-            flags = [flag.strip() for flag in f"{value},{theirs.pop(key.lower())[1]}".split(",")]
+            flags = [flag.strip() for flag in f"{value},{remaining.pop(key.lower())[1]}".split(",")]
             kept.append((key, ",".join(dict.fromkeys(flag for flag in flags if flag))))
-    return [Line((pair,)) for pair in (*kept, *theirs.values())]
+    return [Line((pair,)) for pair in (*kept, *remaining.values())]
 
 
 @functools.lru_cache(maxsize=256)
 def _restart_values(text: str) -> Mapping[str, str | None]:
-    """What a slurm.conf says of these keys; a file that can't be read says nothing."""
+    """The values of RESTART_KEYS in a slurm.conf; none if it can't be parsed."""
     try:
         parsed = conf.parse(text)
     except conf.ConfError:
@@ -178,11 +178,11 @@ def _digest(parts: Mapping[str, str]) -> str:
 
 def _trusted(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> bool:
     spec = cluster.spec
-    untouched = PodTemplate()
+    unchanged = PodTemplate()
     return (
         not spec.config
         and not any(nodeset.spec.partition.options for nodeset in nodesets)
         and spec.controller.image is None
-        and spec.pod_template == untouched
-        and spec.controller.pod_template == untouched
+        and spec.pod_template == unchanged
+        and spec.controller.pod_template == unchanged
     )

@@ -21,7 +21,7 @@ class Images:
     pull_policy: str = "IfNotPresent"
 
     def of(self, component: str) -> str:
-        """The image of a component; one that isn't named has its default."""
+        """The image of a component, or its default if none is named."""
         return self.named.get(component, f"{REGISTRY}/{component}:{TAG}")
 
     def to_env(self) -> list[Manifest]:
@@ -31,7 +31,7 @@ class Images:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Images:
-        """The images that the operator's pod was installed with; variables that are unset or empty have defaults."""
+        """The images that the operator was installed with. Unset and empty variables get defaults."""
         found = {
             _component(name): image
             for name, image in environ.items()

@@ -1,7 +1,7 @@
-"""What keeps jobs: a job_submit script of ours that writes down what each job asked for, and the site's beside it.
+"""Kept jobs: adds our job_submit script, which writes each job's options to a journal, beside the site's own.
 
-slurmctld saves a job up to five seconds after it has acknowledged it. The script's journal on the state volume is what
-the guard puts such jobs back from, if slurmctld is killed in between.
+slurmctld saves a job up to five seconds after it has acknowledged it. If it is killed in between, the guard puts the
+job back from the journal, which is on the state volume.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .userconf import ConfigRefused, UserConf
 
 SCRIPT = "job_submit.lua"
 SITE = "job_submit_site.lua"
-"""Where the site's own job_submit.lua is: ours runs it first, and heeds what it says."""
+"""The site's own job_submit.lua. Ours runs it first, and respects its result."""
 _PLUGINS = "JobSubmitPlugins"
 _LUA = "lua"
 _PREFIX = "job_submit/"
 
 
 def keep(user: UserConf) -> UserConf:
-    """The same configuration, whose slurmctld writes jobs down. What the site's own job_submit plugins do stays."""
+    """The configuration with our script added. The site's own job_submit plugins keep their effect."""
     if SITE in user.files:
         raise ConfigRefused(f"config {SITE} has a name that Seltzer uses for your {SCRIPT}: rename the file")
     _, value = user.settings.get(_PLUGINS.lower(), (_PLUGINS, ""))
@@ -32,7 +32,7 @@ def keep(user: UserConf) -> UserConf:
             raise ConfigRefused(f"slurm.conf has {_PLUGINS}={value}, but config has no {SCRIPT}: add it, or remove lua")
         files[SITE] = script
     else:
-        plugins.append(_LUA)  # last, to see what the others made of the job
+        plugins.append(_LUA)  # last: it sees the job as the other plugins left it
     files[SCRIPT] = resources.files(__package__).joinpath(SCRIPT).read_text()
     settings = {**user.settings, _PLUGINS.lower(): (_PLUGINS, ",".join(plugins))}
     return replace(user, settings=settings, files=files)

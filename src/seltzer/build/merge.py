@@ -1,4 +1,4 @@
-"""Strategic merge: a user's changes over what we build, as `kubectl patch` would apply them to a pod."""
+"""Strategic merge: applies a user's changes to a pod that we build, as `kubectl patch` does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seltzer.errors import SeltzerError
 
 from .names import Manifest
 
-# Lists of a pod whose items are known by a key; all other lists are replaced as a whole.
+# Lists of a pod whose items are identified by a key. All other lists are replaced as a whole.
 _KEYS: Mapping[str, str] = {
     "claims": "name",
     "containers": "name",
@@ -26,12 +26,12 @@ _KEYS: Mapping[str, str] = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-# What is read here after the merge, so that its form matters to us and not only to the API server.
+# Fields that we read after the merge: their form matters to us, not only to the API server.
 _LISTS: frozenset[str] = frozenset({*_KEYS, "args", "tolerations"})
 _MAPS: frozenset[str] = frozenset({"limits", "requests", "resources"})
-# Maps whose keys are the user's words.
+# Maps with arbitrary keys.
 _FREE: frozenset[str] = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "volumeAttributes"})
-# Of these fields an item has only one: another kind of volume replaces the volume, it doesn't become a second source.
+# An item has only one of these fields: another kind of volume replaces the volume, and isn't added as a second source.
 _ONE_OF: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "env": lambda item: item.keys() & {"value", "valueFrom"},
     "resourceClaims": lambda item: item.keys() - {"name"},
@@ -40,14 +40,14 @@ _ONE_OF: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
 
 
 class TemplateRefused(SeltzerError):
-    """A podTemplate that can't be merged, or that takes away what the pod needs: what is wrong and what to do."""
+    """A podTemplate can't be merged, or removes what the pod needs. Its text says what is wrong and what to do."""
 
 
 def merge(base: Manifest, patch: Mapping[str, Any]) -> Manifest:
     """`base` with the changes of `patch`; neither is changed.
 
-    Maps are merged, and lists whose items have a key (containers by name, mounts by path) item by item; other lists
-    and values are replaced; null removes. Where the patch says nothing, the base stays.
+    Maps are merged. Lists whose items have a key (containers by name, mounts by path) are merged item by item. Other
+    lists and values are replaced. null removes a field. Fields that the patch leaves out stay.
     """
     return _merge_maps(base, patch, "podTemplate.spec")
 
@@ -85,7 +85,7 @@ def _merge_values(old: Any, new: Any, name: str, path: str) -> Any:
 
 
 def _merge_items(old: list[Manifest], new: Sequence[Any], name: str, path: str) -> list[Manifest]:
-    """Items that are there stay in their places, new ones follow."""
+    """Existing items keep their places. New ones follow."""
     merged = {_identity(item, name, path): item for item in old}
     for item in new:
         if not isinstance(item, Mapping):

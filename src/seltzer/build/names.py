@@ -1,4 +1,4 @@
-"""What the objects of a cluster are called, how they are labelled, and who owns them."""
+"""Names, labels and owners of a cluster's objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OPERATOR: Final = "seltzer-operator"
 SLURM_KEY: Final = "slurm.key"
 JWT_KEY: Final = "jwt_hs256.key"
 DIGEST_CHARACTERS: Final = 40
-"""How much of a digest fits into a label and is still one of a kind."""
+"""The part of a digest that fits into a label and is still unique."""
 
 
 def slurm_name(cluster: SlurmCluster) -> str:
@@ -56,7 +56,7 @@ def slurm_name(cluster: SlurmCluster) -> str:
 
 
 def of_component(cluster: SlurmCluster, component: str) -> str:
-    """All objects of a component that there is one of: Deployment, Service, ServiceAccount, NetworkPolicy and so on."""
+    """The single objects of a component: Deployment, Service, ServiceAccount, NetworkPolicy and so on."""
     return f"{cluster.metadata.name}-{component}"
 
 
@@ -66,7 +66,7 @@ def controller(cluster: SlurmCluster) -> str:
 
 
 def controller_address(cluster: SlurmCluster) -> str:
-    """Where slurmctld is found from any namespace."""
+    """The address of slurmctld, for any namespace."""
     return f"{controller(cluster)}.{cluster.metadata.namespace}.svc"
 
 
@@ -106,12 +106,12 @@ def nodeset_budget(nodeset: NodeSet) -> str:
 
 
 def slurm_set(nodeset: NodeSet) -> str:
-    """The NodeSet's name in slurm.conf, and the feature that makes it; no node can have it, for the underscore."""
+    """The NodeSet's name in slurm.conf, and the feature that defines it. The underscore rules out a node's name."""
     return f"set_{nodeset.metadata.name}"
 
 
 def selector(cluster: SlurmCluster, component: str) -> dict[str, str]:
-    """The labels by which the pods of a component are found in a namespace."""
+    """The labels that select the pods of a component in a namespace."""
     return {
         COMPONENT: component,
         CLUSTER: cluster.metadata.name,
@@ -120,12 +120,12 @@ def selector(cluster: SlurmCluster, component: str) -> dict[str, str]:
 
 
 def nodeset_selector(nodeset: NodeSet, cluster: SlurmCluster) -> dict[str, str]:
-    """The labels by which the pods of a NodeSet are found in its namespace."""
+    """The labels that select the pods of a NodeSet in its namespace."""
     return {**selector(cluster, "slurmd"), NODESET: nodeset.metadata.name}
 
 
 def labels(cluster: SlurmCluster, component: str) -> dict[str, str]:
-    """What every object of a cluster is labelled with."""
+    """The labels of every object of a cluster."""
     return {
         MANAGED_BY: "seltzer",
         NAME: "slurm",
@@ -145,7 +145,7 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     owner: SlurmCluster | NodeSet | None = None,
 ) -> Manifest:
-    """The head of an object of a cluster, in the namespace of its owner, which is the cluster if nobody else is."""
+    """The head of an object of a cluster, in the namespace of its owner; by default that is the cluster."""
     owner = owner or cluster
     metadata: Manifest = {
         "name": name,
@@ -159,7 +159,7 @@ def manifest(
 
 
 def owners(owner: SlurmCluster | NodeSet) -> list[Manifest]:
-    """With the owner, the object goes."""
+    """Kubernetes deletes the object with its owner."""
     return [
         {
             "apiVersion": API_VERSION,

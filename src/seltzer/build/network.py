@@ -1,4 +1,4 @@
-"""NetworkPolicies, from what each component says about its peers. Only incoming connections are restricted."""
+"""NetworkPolicies, from the peers of each component. Only incoming connections are restricted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _spec(selector: dict[str, str], cluster: SlurmCluster, component: Component)
 
 
 def _rule(cluster: SlurmCluster, component: Component, ingress: Ingress) -> Manifest:
-    """In Kubernetes too a rule without peers allows everyone, and one without ports all ports."""
+    """As in Kubernetes, a rule without peers allows any peer, and one without ports any port."""
     rule: Manifest = {}
     if ingress.peers:
         rule["from"] = [peer for name in ingress.peers for peer in _peers(cluster, name)]
@@ -52,7 +52,7 @@ def _rule(cluster: SlurmCluster, component: Component, ingress: Ingress) -> Mani
 
 
 def _peers(cluster: SlurmCluster, name: str) -> list[Manifest]:
-    """Pods by namespace and labels: a pod elsewhere gains nothing by carrying our labels."""
+    """Pods by namespace and labels: our labels don't help a pod in another namespace."""
     if name == OPERATOR:
         # In any namespace: its requests are signed.
         return [{"namespaceSelector": {}, "podSelector": {"matchLabels": {names.NAME: names.OPERATOR}}}]

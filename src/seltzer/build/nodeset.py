@@ -23,24 +23,24 @@ __all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
 
 _SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
-# While so many aren't available, no pod may be evicted, ready or not. With `maxUnavailable: 0` Kubernetes would keep as
-# many as the NodeSet's replicas: those that are too many after a scale-in, and whose jobs are waited for, could go.
-_MORE_THAN_THERE_ARE = 1_000_000
-# Limits that aren't set are what the Kubernetes node can give.
+# As minAvailable this is never reached, and no pod can be evicted, ready or not. `maxUnavailable: 0` protects only as
+# many pods as the NodeSet has replicas: pods that still run jobs after a scale-in could be evicted.
+_MORE_THAN_ANY_NODESET = 1_000_000
+# Without a limit Kubernetes fills in what the node can allocate.
 _FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_MEMORY", "limits.memory", "1Mi")}
 
 
 def pod(nodeset: NodeSet, cluster: SlurmCluster, images: Images, name: str) -> Manifest:
-    """One pod, with the user's changes. Raises TemplateRefused where these can't be."""
+    """One pod, with the user's changes. Raises TemplateRefused if they can't be merged."""
     return pods_of(nodeset, cluster, images)(name)
 
 
 def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable[[str], Manifest]:
-    """What makes each pod from its name; what thousands of them have in common is made once."""
+    """A function that builds a pod from its name. The parts that thousands of pods share are built once."""
     built = _template(nodeset, cluster, images)
     metadata = {
         **built["metadata"],
-        # What is true of a pod without a job, so that it needs no second write; the user's word comes first.
+        # True of a pod without jobs, which saves a second write. The user's values come first.
         "annotations": {DELETION_COST: "0", SAFE_TO_EVICT: "true", **built["metadata"].get("annotations", {})},
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
@@ -54,13 +54,13 @@ def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable
 
 
 def template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> str:
-    """What the pods are made from, as a label: it changes when a pod made now would differ from the last."""
+    """The hash of the pod template, for a label: it changes if a new pod would differ from the existing ones."""
     return _hash(_template(nodeset, cluster, images))
 
 
 def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[Manifest]:
-    """What the pods need beside them where they aren't in the cluster's namespace: the key, and to be reached."""
-    if not _elsewhere(nodeset, cluster):
+    """Objects for a NodeSet outside the cluster's namespace: the Secret with the key, and its NetworkPolicy."""
+    if not _in_other_namespace(nodeset, cluster):
         return []
     secret = names.manifest(
         "Secret",
@@ -75,10 +75,10 @@ def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[M
     return [{**secret, "type": "Opaque", "data": data}, network.of_nodeset(nodeset, cluster)]
 
 
-def budget(nodeset: NodeSet, cluster: SlurmCluster, *, everyone: bool = False) -> Manifest:
-    """No pod that has a job is evicted: `kubectl drain` and autoscalers wait until it has ended.
+def budget(nodeset: NodeSet, cluster: SlurmCluster, *, all_pods: bool = False) -> Manifest:
+    """Pods with jobs can't be evicted: `kubectl drain` and autoscalers wait until the jobs have ended.
 
-    With `everyone` no pod at all is: nobody knows which of them have jobs.
+    With `all_pods` no pod can be, because it isn't known which of them have jobs.
     """
     head = names.manifest(
         "PodDisruptionBudget",
@@ -89,11 +89,11 @@ def budget(nodeset: NodeSet, cluster: SlurmCluster, *, everyone: bool = False) -
         more_labels={names.NODESET: nodeset.metadata.name},
         owner=nodeset,
     )
-    labels = {**names.nodeset_selector(nodeset, cluster), **({} if everyone else {BUSY: "true"})}
-    return {**head, "spec": {"minAvailable": _MORE_THAN_THERE_ARE, "selector": {"matchLabels": labels}}}
+    labels = {**names.nodeset_selector(nodeset, cluster), **({} if all_pods else {BUSY: "true"})}
+    return {**head, "spec": {"minAvailable": _MORE_THAN_ANY_NODESET, "selector": {"matchLabels": labels}}}
 
 
-def _elsewhere(nodeset: NodeSet, cluster: SlurmCluster) -> bool:
+def _in_other_namespace(nodeset: NodeSet, cluster: SlurmCluster) -> bool:
     return nodeset.metadata.namespace != cluster.metadata.namespace
 
 
@@ -103,8 +103,8 @@ def _hash(built: Manifest) -> str:
 
 
 def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
-    """Metadata and spec as they are in all pods of the NodeSet."""
-    key = names.nodeset_key(nodeset) if _elsewhere(nodeset, cluster) else names.keys(cluster)
+    """The metadata and spec that all pods of the NodeSet share."""
+    key = names.nodeset_key(nodeset) if _in_other_namespace(nodeset, cluster) else names.keys(cluster)
     spec = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -112,7 +112,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         "terminationGracePeriodSeconds": 30,
         "affinity": pods.spread(names.nodeset_selector(nodeset, cluster)),
         "securityContext": dict(pods.SECCOMP),
-        # Kubernetes' pause reaps what jobs leave behind; slurmd as the first process would not.
+        # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not.
         "shareProcessNamespace": True,
         "containers": [_slurmd(nodeset, cluster, images)],
         "volumes": [pods.secret_volume("keys", key, 0o400, names.SLURM_KEY)],
@@ -127,7 +127,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
 
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
-    """Without its size, which isn't known before the user's changes are."""
+    """Without its size, which depends on the user's changes."""
     return {
         "name": "slurmd",
         "image": nodeset.spec.image or images.of(slurmd.NAME),
@@ -147,7 +147,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            # To become the job's user, to give it its files and output, and to end it.
+            # To switch to the job's user, to give it its files and output, and to end the job.
             "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL", "SETGID", "SETUID"]},
         },
         "volumeMounts": [{"name": "keys", "mountPath": "/etc/slurm", "readOnly": True}],
@@ -155,21 +155,21 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
 
 
 def _sized(container: Manifest, nodeset: NodeSet) -> Manifest:
-    """The slurmd container with what Slurm is told of the node: what the container really may use."""
+    """The slurmd container with the node's size for Slurm: the resources that the container may use."""
     resources: Manifest = container.get("resources", {})
     env = list(container.get("env", []))
     sizes = {"cpu": "", "memory": ""}
     requests = dict(resources.get("requests", {}))
     for name in sizes:
-        much = resources.get("limits", {}).get(name, requests.get(name))
-        if much is None:
+        amount = resources.get("limits", {}).get(name, requests.get(name))
+        if amount is None:
             variable, field, divisor = _FROM_NODE[name]
             source = {"containerName": "slurmd", "resource": field, "divisor": divisor}
             env.append({"name": variable, "valueFrom": {"resourceFieldRef": source}})
             requests[name] = _DEFAULT_REQUESTS[name]
             sizes[name] = f"$({variable})"
         else:
-            sizes[name] = str(_amount(name, much))
+            sizes[name] = str(_whole_units(name, amount))
     node = [
         f"CPUs={sizes['cpu']}",
         f"RealMemory={sizes['memory']}",
@@ -177,17 +177,18 @@ def _sized(container: Manifest, nodeset: NodeSet) -> Manifest:
         f"Feature={','.join(_features(nodeset))}",
     ]
     sized = {**container, "env": env, "resources": {**resources, **({"requests": requests} if requests else {})}}
-    # Arguments of the user's are for slurmd too: they go last.
+    # The user's arguments are for slurmd too, and go last.
     return {**sized, "args": ["--conf", " ".join(node), *container.get("args", [])]}
 
 
-def _amount(name: str, much: Any) -> int:
+def _whole_units(name: str, amount: Any) -> int:
+    """CPUs or MiB, as Slurm counts them."""
     try:
-        return quantity.cpus(much) if name == "cpu" else quantity.mebibytes(much)
+        return quantity.cpus(amount) if name == "cpu" else quantity.mebibytes(amount)
     except quantity.QuantityError as error:
         raise TemplateRefused(f"the slurmd container's {name}: {error}") from None
 
 
 def _features(nodeset: NodeSet) -> list[str]:
-    """The NodeSet's name, the feature that puts the node into its set, and the user's."""
+    """The NodeSet's name, the feature that puts the node into its set, and the user's features."""
     return list(dict.fromkeys([nodeset.metadata.name, names.slurm_set(nodeset), *nodeset.spec.features]))

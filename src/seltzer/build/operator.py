@@ -1,4 +1,4 @@
-"""The operator itself: what to install beside the CRDs (`seltzer.api.crd`)."""
+"""The manifests of the operator, to install beside the CRDs (`seltzer.api.crd`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL: Final = (*_READ, "create", "patch", "update", "delete")
 
 
 def manifests(namespace: str, image: str, images: Images, replicas: int = 2) -> list[Manifest]:
-    """All objects of the operator, in the order in which they can be made."""
+    """All objects of the operator, in the order in which they can be created."""
     return [
         _namespace(namespace),
         _head("ServiceAccount", "v1", namespace),
@@ -53,7 +53,8 @@ def _rule(group: str, resources: list[str], verbs: tuple[str, ...]) -> Manifest:
 
 
 def _cluster_role() -> Manifest:
-    """Clusters may be in any namespace. What the guard's Role allows is in it: nobody can give what they don't have."""
+    """Clusters may be in any namespace. Includes the rights of the guard's Role: RBAC lets no one grant more than they
+    have."""
     kinds = ["slurmclusters", "nodesets"]
     rules = [
         _rule(GROUP, kinds, (*_READ, "patch", "update")),
@@ -74,7 +75,7 @@ def _cluster_role() -> Manifest:
 
 
 def _role(namespace: str) -> Manifest:
-    """To elect who leads, whatever becomes of the ClusterRole."""
+    """The rights for leader election, independent of the ClusterRole."""
     rules = [_rule("coordination.k8s.io", ["leases"], ("get", "create", "patch", "update"))]
     return {**_head("Role", f"{_RBAC}/v1", namespace), "rules": rules}
 
@@ -91,7 +92,7 @@ def _service(namespace: str) -> Manifest:
 
 
 def _network_policy(namespace: str) -> Manifest:
-    """Metrics and health are for everyone, and nothing else is there to be asked."""
+    """Anyone may read metrics and health; the operator serves nothing else."""
     spec = {
         "podSelector": {"matchLabels": dict(_SELECTOR)},
         "policyTypes": ["Ingress"],

@@ -1,4 +1,4 @@
-"""NodeSets in slurm.conf: a set for each, by the feature that its nodes carry, and the partitions that they ask for."""
+"""NodeSets in slurm.conf: a node set for each, defined by a feature of its nodes, and the partitions that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_OPTIONS = frozenset({"partitionname", "nodes"})
 
 @dataclass
 class _Partition:
-    """One line in the making."""
+    """A PartitionName line under construction."""
 
     sets: list[str] = field(default_factory=list)
     options: dict[str, Pair] = field(default_factory=dict)
@@ -27,15 +27,15 @@ class _Partition:
 
 
 def sets(nodesets: Sequence[NodeSet]) -> list[Line]:
-    """`NodeSet=set_cpu Feature=set_cpu` for each: whoever carries the feature is in it."""
+    """`NodeSet=set_cpu Feature=set_cpu` for each: a node with the feature belongs to the set."""
     known = dict.fromkeys(names.slurm_set(nodeset) for nodeset in oldest_first(nodesets))
     return [Line((("NodeSet", name), ("Feature", name))) for name in known]
 
 
 def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
-    """The partitions that NodeSets ask for, beside those of the user.
+    """The partitions that NodeSets name, beside those of the user.
 
-    NodeSets with the same partition share its line, where the oldest has the first word. One partition is the default.
+    NodeSets with the same partition share its line, and the oldest one's options win. One partition is the default.
     """
     partitions: dict[str, _Partition] = {}
     for nodeset in oldest_first(nodesets):
@@ -51,7 +51,7 @@ def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
     _choose_default(partitions, users)
     for partition in partitions.values():
         if partition.ending:
-            # Takes no new jobs. Those that wait in it would be lost with it, so it stays until they are gone.
+            # It takes no new jobs. It stays until no job waits in it: without it those jobs would be lost.
             partition.options["state"] = ("State", "DRAIN")
     return [
         Line((("PartitionName", name), ("Nodes", ",".join(one.sets)), *one.options.values()))
@@ -64,7 +64,7 @@ def _name(nodeset: NodeSet) -> str:
 
 
 def _options(nodeset: NodeSet) -> list[Pair]:
-    """Of a key that is given twice the last one counts, as in Slurm."""
+    """The last one counts if a key is given twice, as in Slurm."""
     where = f"NodeSet {nodeset.metadata.namespace}/{nodeset.metadata.name}: partition.options"
     found: dict[str, Pair] = {}
     for word in (nodeset.spec.partition.options or "").split():
@@ -79,7 +79,7 @@ def _options(nodeset: NodeSet) -> list[Pair]:
 
 
 def _check(users: Sequence[Line], nodesets: Sequence[NodeSet]) -> None:
-    """Refuse lines of the user that would mean something else than they say."""
+    """Refuse lines of the user that conflict with a NodeSet's."""
     partitions = {_name(nodeset): nodeset for nodeset in nodesets if nodeset.spec.partition.enabled}
     pods = [re.compile(rf"{re.escape(nodeset.metadata.name)}-[0-9]+") for nodeset in nodesets]
     for line in users:
@@ -88,7 +88,7 @@ def _check(users: Sequence[Line], nodesets: Sequence[NodeSet]) -> None:
             raise ConfigRefused(
                 f"slurm.conf has NodeSet={name}, but Seltzer makes those: choose a name without {_PREFIX}"
             )
-        # Slurm takes a set's name for all its nodes wherever it takes a node's: to delete one would delete all.
+        # Wherever Slurm expects a node, the name of a set stands for all its nodes: deleting one node would delete all.
         if kind == "nodeset" and any(pod.fullmatch(name) for pod in pods):
             raise ConfigRefused(f"slurm.conf has NodeSet={name}, which is a node's name too: choose another name")
         if kind == "partitionname" and name in partitions:
@@ -100,10 +100,10 @@ def _check(users: Sequence[Line], nodesets: Sequence[NodeSet]) -> None:
 
 
 def _choose_default(partitions: dict[str, _Partition], users: Sequence[Line]) -> None:
-    """Jobs that name no partition go to the oldest one, unless anybody says otherwise."""
-    said = [pair for line in users if line.key.lower() == "partitionname" for pair in line.pairs]
-    said += [pair for one in partitions.values() for pair in one.options.values()]
-    if any(key.lower() == "default" and value.lower() == "yes" for key, value in said):
+    """The oldest partition is the default for jobs that name none, unless the user or a NodeSet sets another."""
+    options = [pair for line in users if line.key.lower() == "partitionname" for pair in line.pairs]
+    options += [pair for one in partitions.values() for pair in one.options.values()]
+    if any(key.lower() == "default" and value.lower() == "yes" for key, value in options):
         return
     for one in partitions.values():
         if "default" not in one.options and not one.ending:

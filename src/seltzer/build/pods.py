@@ -1,4 +1,4 @@
-"""What the pods have in common: how they are locked down, how they wait, and how a user changes them."""
+"""The parts that pods share: security settings, volumes, tolerations, and the user's changes."""
 
 from __future__ import annotations
 
@@ -23,55 +23,56 @@ SECCOMP: Final[Manifest] = {"seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def ended_by_interrupt() -> Manifest:
-    """The lifecycle of a daemon that ends at SIGINT only.
+    """The lifecycle of a daemon that exits only on SIGINT.
 
-    The first process of a container gets no SIGTERM that it doesn't handle, and Kubernetes would wait for it for as
-    long as it waits for anybody.
+    The first process of a container doesn't get a SIGTERM that it doesn't handle, and Kubernetes would wait for its
+    whole grace period.
     """
     return {"preStop": {"exec": {"command": ["/bin/sh", "-c", "kill -INT 1"]}}}
 
 
 def from_field(name: str, path: str) -> Manifest:
-    """An environment variable with a field of the pod in it.
+    """An environment variable with the value of a pod's field.
 
-    The API server's default is written out: of a map that it fills in it says that two who apply the same differ.
+    It includes the API server's default: in a map that the server completes, it reports a conflict between two managers
+    that apply the same.
     """
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def secret_volume(name: str, secret: str, mode: int, *keys: str) -> Manifest:
-    """Some keys of a Secret as files."""
+    """Keys of a Secret, as files."""
     items = [{"key": key, "path": key} for key in keys]
     return {"name": name, "secret": {"secretName": secret, "defaultMode": mode, "items": items}}
 
 
 def resources(asked: Resources, **requests: str) -> Manifest:
-    """What the user asks for, or else these requests: both together could be a request above its limit."""
+    """The user's resources, or else these requests. Merged, a request could exceed its limit."""
     parts = {"requests": asked.requests, "limits": asked.limits}
-    given = {part: {name: str(much) for name, much in amounts.items()} for part, amounts in parts.items() if amounts}
+    given = {part: {name: str(each) for name, each in amounts.items()} for part, amounts in parts.items() if amounts}
     return given or {"requests": dict(requests)}
 
 
 def leave_dead_nodes(spec: Manifest, seconds: int) -> Manifest:
-    """The pod is made anew elsewhere this long after its node is lost, unless the user says how long."""
+    """The pod is evicted this long after its node is lost, unless the user sets a toleration."""
     tolerations = list(spec.get("tolerations", []))
-    said = {toleration.get("key") for toleration in tolerations if isinstance(toleration, dict)}
-    for what in ("not-ready", "unreachable"):
-        key = f"node.kubernetes.io/{what}"
-        if key not in said:
+    users = {toleration.get("key") for toleration in tolerations if isinstance(toleration, dict)}
+    for taint in ("not-ready", "unreachable"):
+        key = f"node.kubernetes.io/{taint}"
+        if key not in users:
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
     return {**spec, "tolerations": tolerations}
 
 
 def spread(selector: Mapping[str, str]) -> Manifest:
-    """Rather on a Kubernetes node that has none of these pods yet; anywhere if there is none."""
+    """Prefers Kubernetes nodes that have none of these pods yet."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(selector)}}
     preferred = [{"weight": 100, "podAffinityTerm": term}]
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 def checksum(*texts: str) -> str:
-    """What changes when one of the texts does."""
+    """A short digest of the texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[: names.DIGEST_CHARACTERS]
 
 
@@ -85,7 +86,8 @@ def customised(
 ) -> Manifest:
     """A pod's metadata and spec with the user's changes, one template after the other.
 
-    The main container is always there, under the hostname that Slurm knows it by, and our labels and annotations win.
+    Raises TemplateRefused if they remove the main container or change the hostname, by which Slurm knows the pod. Our
+    labels and annotations win.
     """
     ours = spec.get("hostname")
     metadata: dict[str, dict[str, str]] = {"labels": {}, "annotations": {}}
@@ -101,17 +103,17 @@ def customised(
         raise TemplateRefused("podTemplate.spec.hostname: Slurm knows the pod by the name that it has; remove it")
     metadata["labels"].update(labels)
     metadata["annotations"].update(annotations or {})
-    return {"metadata": {part: said for part, said in metadata.items() if said}, "spec": spec}
+    return {"metadata": {part: values for part, values in metadata.items() if values}, "spec": spec}
 
 
 def service_account(cluster: SlurmCluster, component: str, name: str) -> Manifest:
-    """An account of its own for each component; only who needs a token mounts one."""
+    """Each component has its own account. Only pods that need a token mount one."""
     head = names.manifest("ServiceAccount", "v1", cluster, component, name)
     return {**head, "automountServiceAccountToken": False}
 
 
 def deployment(cluster: SlurmCluster, component: str, name: str, replicas: int, pod: Manifest) -> Manifest:
-    """A Deployment that finds its pods by labels that no template can change."""
+    """A Deployment that selects its pods by labels that no template can change."""
     spec = {
         "replicas": replicas,
         "revisionHistoryLimit": 2,

@@ -1,4 +1,4 @@
-"""Kubernetes' quantities (`1500m`, `2Gi`, `1e3`) as exact numbers."""
+"""Kubernetes quantities (`1500m`, `2Gi`, `1e3`) as exact numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MEBI = 2**20
 
 
 class QuantityError(SeltzerError):
-    """Not a quantity as Kubernetes knows them."""
+    """Not a Kubernetes quantity."""
 
 
 def parse(quantity: str | int) -> Fraction:
-    """How much it is, exactly."""
+    """The exact value."""
     text = str(quantity)
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if not match:
@@ -36,10 +36,10 @@ def parse(quantity: str | int) -> Fraction:
 
 
 def cpus(quantity: str | int) -> int:
-    """Whole CPUs in it; a part of one is one, since Slurm has no smaller."""
+    """Whole CPUs, rounded down; at least one, since Slurm has no fractions."""
     return max(1, int(parse(quantity)))
 
 
 def mebibytes(quantity: str | int) -> int:
-    """Whole MiB in it, as Slurm counts memory; at least one."""
+    """Whole MiB, rounded down, as Slurm counts memory; at least one."""
     return max(1, int(parse(quantity) / MEBI))

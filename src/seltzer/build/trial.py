@@ -1,4 +1,4 @@
-"""The trial of a configuration: a pod that starts a scratch slurmctld with it, before it is rolled out."""
+"""The trial of a configuration: a pod that starts a scratch slurmctld with it before the roll-out."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from .config import Rendered
 from .images import Images
 from .names import Manifest
 
-# Far longer than a trial takes: the image may have to be fetched first.
+# Far longer than a trial takes: the image may have to be pulled first.
 _DEADLINE_SECONDS = 600
 
 
 def trial_id(cluster: SlurmCluster, rendered: Rendered, images: Images) -> str:
-    """What a trial of this configuration in the controller's pod is known by."""
+    """Identifies a trial of this configuration with the controller's pod template."""
     return pods.checksum(rendered.digest, slurmctld.pod_id(cluster, images))
 
 
 def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Manifest]:
-    """A ConfigMap, and a Pod that succeeds if slurmctld starts with it.
+    """A ConfigMap, and a pod that succeeds if slurmctld starts with it.
 
-    The pod is the controller's, with its image and the user's changes, but without its sidecars (it would never end),
-    and without its token, its keys and its volume (it must not be taken for the controller, nor touch its state).
+    The pod is the controller's, with its image and the user's changes, but without sidecars (it would never end), and
+    without token, keys and state volume (it must not be taken for the controller, nor touch its state).
     """
     id_ = trial_id(cluster, rendered, images)
     name = names.trial(cluster, id_)
@@ -32,13 +32,13 @@ def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Man
     head = names.manifest("Pod", "v1", cluster, "trial", name, more_labels=digest)
     built = slurmctld.pod(cluster, images)
     empty: Manifest = {"emptyDir": {}}
-    instead: dict[str, Manifest] = {"config": {"configMap": {"name": name}}, "keys": empty, "state": empty}
+    replaced: dict[str, Manifest] = {"config": {"configMap": {"name": name}}, "keys": empty, "state": empty}
     spec = {
         **built["spec"],
         "automountServiceAccountToken": False,
-        "containers": [_trying(one) for one in built["spec"]["containers"] if one["name"] == slurmctld.NAME],
+        "containers": [_trial_container(one) for one in built["spec"]["containers"] if one["name"] == slurmctld.NAME],
         "volumes": [
-            {"name": volume["name"], **instead[volume["name"]]} if volume["name"] in instead else volume
+            {"name": volume["name"], **replaced[volume["name"]]} if volume["name"] in replaced else volume
             for volume in built["spec"].get("volumes", [])
         ],
         "restartPolicy": "Never",
@@ -53,7 +53,7 @@ def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Man
     ]
 
 
-def _trying(container: Manifest) -> Manifest:
-    """The slurmctld container as one that tries."""
-    probes = {"livenessProbe", "ports", "readinessProbe", "startupProbe"}
-    return {**{key: value for key, value in container.items() if key not in probes}, "args": ["try"]}
+def _trial_container(container: Manifest) -> Manifest:
+    """The slurmctld container, running a trial: without ports and probes."""
+    left_out = {"livenessProbe", "ports", "readinessProbe", "startupProbe"}
+    return {**{key: value for key, value in container.items() if key not in left_out}, "args": ["try"]}

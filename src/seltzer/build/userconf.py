@@ -1,4 +1,4 @@
-"""What a user wants on top of our configuration: `spec.config`, read as Slurm will read it, or refused."""
+"""The user's configuration: `spec.config`, parsed as Slurm parses it, or refused."""
 
 from __future__ import annotations
 
@@ -12,49 +12,49 @@ from seltzer.slurm import conf
 from seltzer.slurm.conf import Line, Pair
 
 MAIN = "slurm.conf"
-# A line that begins with one of these, or has it in the middle, is about one such thing from there on.
-THINGS = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
+# From one of these keys on, the rest of a line defines one node, partition or node set.
+DEFINITIONS = frozenset({"nodename", "partitionname", "nodeset", "downnodes"})
 _OWNED = {key.lower(): (key, why) for key, why in OWNED.items()}
 _FILE = re.compile(r"[a-zA-Z0-9][-_.a-zA-Z0-9]{0,62}")
 _SECRET = re.compile(r"(?i).*\.(key|jwks)")
 _OURS = "seltzer."
-# Plugins and their arguments instead of Key=Value.
+# Files with plugins and their arguments instead of Key=Value.
 _OTHER_FORM = frozenset({"plugstack.conf"})
 _INCLUDE = re.compile(r"(?im)^\s*include\s")
 
 
 class ConfigRefused(SeltzerError):
-    """A configuration that isn't even tried. One line: what is wrong and what to do about it."""
+    """A configuration is refused without a trial. The text is one line: what is wrong and what to do about it."""
 
 
 @dataclass(frozen=True)
 class UserConf:
-    """The user's slurm.conf in its parts, and their other files as they are."""
+    """The user's slurm.conf, parsed, and the user's other files, unchanged."""
 
     settings: Mapping[str, Pair]
-    """By key in lower case; of a key that is given twice the last one counts, as in Slurm."""
-    things: tuple[Line, ...]
-    """Lines about nodes, partitions and node sets, in their order."""
+    """By key in lower case. The last one counts if a key is given twice, as in Slurm."""
+    definitions: tuple[Line, ...]
+    """Lines that define nodes, partitions and node sets, in order."""
     files: Mapping[str, str]
 
 
 def read(config: Mapping[str, str]) -> UserConf:
-    """All files of `spec.config`, checked as far as can be told without starting a slurmctld."""
+    """All files of `spec.config`, with every check that needs no slurmctld."""
     for name, text in config.items():
         _check_file(name, text)
     settings: dict[str, Pair] = {}
-    things: list[Line] = []
+    definitions: list[Line] = []
     for line in _statements(parse(config.get(MAIN, ""), MAIN)):
         check_owned(line.pairs, MAIN)
-        if line.key.lower() in THINGS:
-            things.append(line)
+        if line.key.lower() in DEFINITIONS:
+            definitions.append(line)
         else:
             settings[line.key.lower()] = line.pairs[0]
-    return UserConf(settings, tuple(things), {name: text for name, text in config.items() if name != MAIN})
+    return UserConf(settings, tuple(definitions), {name: text for name, text in config.items() if name != MAIN})
 
 
 def parse(text: str, name: str) -> list[Line]:
-    """The lines of a file of Slurm's form, none of which leads to another file."""
+    """The lines of a file in Slurm's format. Refuses files that include others."""
     try:
         lines = conf.parse(text, name).lines
     except conf.ConfError as error:
@@ -75,10 +75,10 @@ def check_owned(pairs: Iterable[Pair], where: str) -> None:
 
 
 def _statements(lines: Iterable[Line]) -> Iterable[Line]:
-    """One setting or thing each: Slurm takes several settings in one line, and a thing behind them."""
+    """One setting or definition per line: Slurm accepts several settings in a line, followed by a definition."""
     for line in lines:
         for at, pair in enumerate(line.pairs):
-            if pair[0].lower() in THINGS:
+            if pair[0].lower() in DEFINITIONS:
                 yield Line(line.pairs[at:])
                 break
             yield Line((pair,))

@@ -39,7 +39,7 @@ def debug(
     spec.controller.hold.
     """
     place = kube.locate(namespace, context)
-    cluster, seen = kube.talk(place, lambda client: _turn(client, place, name, not release, timeout))
+    cluster, seen = kube.talk(place, lambda client: _set_hold(client, place, name, not release, timeout))
     if release:
         print(f"{name} goes on: slurmctld runs in {seen.where(seen.report.holder)}")
         return
@@ -49,17 +49,17 @@ def debug(
         kubectl.enter(place, f"pod/{seen.report.holder}", "slurmctld", ["bash"])
 
 
-async def _turn(
+async def _set_hold(
     client: Client, place: Place, name: str, hold: bool, timeout: float
 ) -> tuple[SlurmCluster, ControllerFacts]:
-    """Holds or releases it, and waits until that has happened."""
+    """Holds or releases slurmctld, and waits until it is held or runs."""
     cluster = await kube.cluster(client, place, name)
     patch = {"spec": {"controller": {"hold": hold}}}
     if cluster.spec.controller.hold != hold:
         cluster = await client.patch(kinds.CLUSTERS, name, place.namespace, patch=patch)
     seen = await gather.controller(client, place.namespace, name)
 
-    async def turned() -> str:
+    async def pending() -> str:
         nonlocal seen
         seen = await gather.controller(client, place.namespace, name)
         return awaited(seen, hold)
@@ -67,12 +67,12 @@ async def _turn(
     what = f"{'hold' if hold else 'release'} slurmctld of {name}"
     with Progress() as progress, progress.step(what):
         failed = f"{name} isn't {'held' if hold else 'running'} (see 'seltzer status {name}')"
-        await kube.until(turned, timeout, progress.note, failed)
+        await kube.until(pending, timeout, progress.note, failed)
     return await kube.cluster(client, place, name), seen
 
 
 def awaited(seen: ControllerFacts, hold: bool) -> str:
-    """What it still waits for; empty when slurmctld is held, or runs."""
+    """What the command still waits for; empty when slurmctld is held, or runs."""
     report = seen.report
     if report.hold != hold:
         return "the operator hasn't passed it on to the guard yet; see 'seltzer version' if it stays so"
@@ -86,7 +86,7 @@ def awaited(seen: ControllerFacts, hold: bool) -> str:
 
 
 def summary(cluster: SlurmCluster, seen: ControllerFacts, now: datetime) -> list[str]:
-    """Where to find cores, logs and state, for a person with a new shell."""
+    """Where cores, logs and state are, for the user of the shell."""
     name, crash = cluster.metadata.name, seen.report.crash or cluster.status.crash or None
     core = crash.core if crash and crash.core else ""
     binary = f"gdb slurmctld {core}" if core else "gdb --args slurmctld -D -f /etc/slurm/slurm.conf"

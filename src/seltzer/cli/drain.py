@@ -56,7 +56,7 @@ def drain(
     node: Nodes,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="Why, for all who see it in Slurm.")] = None,
+    reason: Annotated[str | None, Parameter(help="The reason that Slurm shows.")] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -65,7 +65,7 @@ def drain(
     place = kube.locate(namespace, context)
     target = kube.talk(place, lambda client: find(client, place, node))
     known, notes = drainable(target)
-    _say(notes)
+    _print_notes(notes)
     if known:
         update(target.place, target.facts, known, ("State=DRAIN", f"Reason={sign(words)}"))
         cluster = target.facts.cluster.metadata.name
@@ -77,7 +77,7 @@ def resume(
     node: Nodes,
     /,
     *,
-    reason: Annotated[str | None, Parameter(help="What was done about it: an Event of the cluster tells.")] = None,
+    reason: Annotated[str | None, Parameter(help="What was done about it, for an Event of the cluster.")] = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -85,8 +85,8 @@ def resume(
     place = kube.locate(namespace, context)
     target = kube.talk(place, lambda client: find(client, place, node))
     shut, notes = resumable(target)
-    _say(notes)
-    _say(warnings(target.facts, shut))
+    _print_notes(notes)
+    _print_notes(warnings(target.facts, shut))
     try:
         update(target.place, target.facts, shut, ("State=RESUME",))
     except SeltzerError as error:
@@ -96,10 +96,10 @@ def resume(
     print(f"{hostlist.fold(shut)} of {target.facts.cluster.metadata.name} takes jobs again")
     if words := " ".join((reason or "").split()):
         # Slurm keeps no reason for a node that is in service.
-        kube.talk(target.place, lambda client: _tell(client, target, f"{hostlist.fold(shut)} resumed: {sign(words)}"))
+        kube.talk(target.place, lambda client: _record(client, target, f"{hostlist.fold(shut)} resumed: {sign(words)}"))
 
 
-async def _tell(client: Client, target: Target, message: str) -> None:
+async def _record(client: Client, target: Target, message: str) -> None:
     recorder = Recorder(client, "seltzer")
     await recorder.record(kinds.CLUSTERS, target.facts.cluster, "Normal", "Resumed", message)
 
@@ -110,7 +110,9 @@ def checked_reason(reason: str | None) -> str:
     if not words:
         raise SeltzerError("Slurm wants a reason for a drain; leave --reason out, or put some words into it")
     if words.lower().startswith(OPERATORS):
-        raise SeltzerError(f"a reason that begins with {OPERATORS!r} is the operator's, who would undo it; use another")
+        raise SeltzerError(
+            f"a reason that begins with {OPERATORS!r} is the operator's, which would undo it; use another"
+        )
     return words
 
 
@@ -126,7 +128,7 @@ def _user() -> str:
         return "somebody"
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_notes(lines: Iterable[str]) -> None:
     for line in lines:
         print(line, file=sys.stderr)
 
@@ -177,7 +179,7 @@ async def slurmds(client: Client, place: Place) -> list[Pod]:
 def cluster_of(
     wanted: Sequence[str], pods: Iterable[Pod], namespace: str, nodesets: Sequence[str] = ()
 ) -> tuple[str, str]:
-    """The one cluster that all these nodes belong to, and its namespace."""
+    """The cluster of all these nodes, and its namespace. Raises SeltzerError if there is more than one."""
     labels = {pod.metadata.name: pod.metadata.labels for pod in pods}
     unknown = [name for name in wanted if name not in labels]
     if unknown:
@@ -194,7 +196,7 @@ def cluster_of(
 
 
 def drainable(target: Target) -> tuple[list[str], list[str]]:
-    """Which of the nodes to drain, and what to say about the others.
+    """The nodes to drain, and notes about the others.
 
     A node that is named is always drained. A NodeSet's drain keeps the reasons that others gave for single nodes.
     """
@@ -207,7 +209,7 @@ def drainable(target: Target) -> tuple[list[str], list[str]]:
 
 
 def resumable(target: Target) -> tuple[list[str], list[str]]:
-    """Which of the nodes are drained or down, and what to say about the others. Raises SeltzerError if none is."""
+    """The nodes that are drained or down, and notes about the others. Raises SeltzerError if none is."""
     known, notes = _known(target)
     shut = [each.name for each in known if is_shut(each)]
     fine = [each.name for each in known if not is_shut(each)]

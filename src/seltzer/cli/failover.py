@@ -49,14 +49,14 @@ def failover(
         await client.delete(kinds.PODS, pod.metadata.name, place.namespace, uid=pod.metadata.uid)
         after = before
 
-        async def moved() -> str:
+        async def pending() -> str:
             nonlocal after
             after = await gather.controller(client, place.namespace, name)
             return awaited(before.report.holder, after)
 
         advice = f"{name} hasn't failed over (see 'seltzer status {name}' and 'seltzer logs {name}')"
         with Progress() as progress, progress.step(f"move slurmctld from {before.where(before.report.holder)}"):
-            await kube.until(moved, timeout, progress.note, advice, poll=_POLL)
+            await kube.until(pending, timeout, progress.note, advice, poll=_POLL)
         return before, after, time.monotonic() - started
 
     before, after, took = kube.talk(place, move)
@@ -69,7 +69,7 @@ def failover(
 
 
 def obstacle(cluster: SlurmCluster, seen: ControllerFacts) -> str:
-    """Why it can't be moved now, and what to do; empty if it can."""
+    """Why slurmctld can't be moved now, and what to do; empty if it can."""
     name, report, pod = cluster.metadata.name, seen.report, seen.active
     if cluster.metadata.deletion_timestamp:
         return f"{name} is being deleted; see 'seltzer status {name}'"
@@ -92,7 +92,7 @@ def standbys(seen: ControllerFacts) -> list[str]:
 
 
 def awaited(old: str, seen: ControllerFacts) -> str:
-    """What it still waits for; empty when another pod runs slurmctld."""
+    """What the command still waits for; empty when another pod runs slurmctld."""
     report = seen.report
     if report.holder == old:
         return f"{old} writes its state and ends"

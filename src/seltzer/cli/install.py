@@ -60,7 +60,7 @@ def install(
         return
     place = kube.locate(namespace, context)
     installed = kube.talk(place, lambda client: _installed(client, namespace))
-    _bring(place, _release(installed, registry, tag, image), timeout)
+    _roll_out(place, _release(installed, registry, tag, image), timeout)
     print("Seltzer is installed; 'seltzer create NAME' makes a Slurm cluster")
 
 
@@ -97,7 +97,7 @@ def upgrade(
     if not any(change.is_new or change.fields for change in changes):
         print("nothing changes: this version is installed already")
     if not dry_run:
-        _bring(place, release, timeout)
+        _roll_out(place, release, timeout)
 
 
 def uninstall(
@@ -131,18 +131,18 @@ def uninstall(
 
 @dataclass(frozen=True)
 class Release:
-    """The images that belong together: the operator's, and those of the pods that it makes."""
+    """The images of one version: the operator's, and those of the pods that it creates."""
 
     operator: str
     images: Images
 
 
 def _release(installed: Release | None, registry: str | None, tag: str | None, image: str | None) -> Release:
-    """The images to run: the installed ones, or those that were asked for."""
+    """The images to run: the installed ones, or those of the flags."""
     if installed is None:
         found = _named(registry or REGISTRY, tag or TAG)
     elif registry or tag:
-        registry_now, tag_now = _place_of(installed.images.of(slurmctld.NAME))
+        registry_now, tag_now = _registry_and_tag(installed.images.of(slurmctld.NAME))
         found = _named(registry or registry_now, tag or tag_now)
     else:
         found = installed
@@ -157,7 +157,7 @@ def _named(registry: str, tag: str) -> Release:
     return Release(f"{registry}/operator:{tag}", released(registry, tag))
 
 
-def _place_of(image: str) -> tuple[str, str]:
+def _registry_and_tag(image: str) -> tuple[str, str]:
     """The registry and the tag of an image; no tag if it is named by its digest."""
     registry, _, name = image.rpartition("/")
     return registry, "" if "@" in name else name.partition(":")[2]
@@ -172,8 +172,8 @@ async def _installed(client: Client, namespace: str) -> Release | None:
     container = next(each for each in found["spec"]["template"]["spec"]["containers"] if each["name"] == "operator")
     images = Images.from_env({each["name"]: each.get("value", "") for each in container.get("env", ())})
     if not {component.name for component in COMPONENTS} <= images.named.keys():
-        # An older operator doesn't know all images of this version: the others come from where it has its own.
-        others = _named(*_place_of(images.of(slurmctld.NAME))).images
+        # An older operator doesn't name all images of this version: the others come from its registry, with its tag.
+        others = _named(*_registry_and_tag(images.of(slurmctld.NAME))).images
         images = replace(images, named={**others.named, **images.named})
     return Release(container["image"], images)
 
@@ -182,10 +182,10 @@ def _operator(namespace: str, release: Release) -> list[dict[str, Any]]:
     return operator.manifests(namespace, release.operator, release.images)
 
 
-def _bring(place: Place, release: Release, timeout: float) -> None:
+def _roll_out(place: Place, release: Release, timeout: float) -> None:
     namespace = place.namespace
 
-    async def bring(client: Client, progress: Progress) -> None:
+    async def roll_out(client: Client, progress: Progress) -> None:
         objects = Objects(client)
         with progress.step("teach Kubernetes SlurmCluster and NodeSet"):
             await crds.install(client, crd.manifests())
@@ -197,18 +197,18 @@ def _bring(place: Place, release: Release, timeout: float) -> None:
             await kube.until(lambda: _unavailable(client, namespace), timeout, progress.note, what)
 
     with Progress() as progress:
-        kube.talk(place, lambda client: bring(client, progress))
+        kube.talk(place, lambda client: roll_out(client, progress))
 
 
 async def _changes(client: Client, namespace: str, release: Release) -> list[Change]:
     objects = Objects(client)
-    # As whoever applies them then: only its own fields does an apply take away.
+    # With the field manager of the real apply: an apply removes only fields of its own manager.
     kinds = [await objects.apply(each, dry_run=True, manager=MANAGER) for each in crd.manifests()]
     return kinds + [await objects.apply(each, dry_run=True) for each in _operator(namespace, release)]
 
 
 async def _unavailable(client: Client, namespace: str) -> str:
-    """Why the operator isn't available as it should be; empty when it is."""
+    """Why the operator isn't fully available; empty if it is."""
     found = await client.get(kube.DEPLOYMENTS, OPERATOR, namespace)
     status, wanted = found.status, found.spec.replicas
     if status.observed_generation < found.metadata.generation:
@@ -221,7 +221,7 @@ async def _unavailable(client: Client, namespace: str) -> str:
 
 
 def reasons(pods: Iterable[Pod]) -> list[str]:
-    """Why pods don't run, each reason once."""
+    """The reasons why pods don't run, without duplicates."""
     found: dict[str, None] = {}
     for pod in pods:
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
@@ -237,7 +237,7 @@ def reasons(pods: Iterable[Pod]) -> list[str]:
 
 
 async def _clusters(client: Client) -> list[str]:
-    """All clusters and NodeSets, of all namespaces."""
+    """All SlurmClusters and NodeSets, in all namespaces."""
     names = []
     kinds: tuple[Resource[Any], ...] = (resources.CLUSTERS, resources.NODESETS)
     for resource in kinds:
@@ -260,7 +260,8 @@ def _agreed(question: str) -> bool:
 async def _remove(
     client: Client, manifests: Sequence[dict[str, Any]], clusters: Sequence[str], namespace: str
 ) -> list[str]:
-    """Remove them, the last first. A namespace would take along what is in it: only our own goes, without clusters."""
+    """Removes them in reverse order. A namespace takes its content with it: only our own is removed, and only if it has
+    no clusters."""
     objects, removed = Objects(client), list[dict[str, Any]]()
     stays = namespace != SYSTEM_NAMESPACE or any(f" {namespace}/" in name for name in clusters)
     with Progress() as progress, progress.step("remove Seltzer"):
@@ -270,8 +271,8 @@ async def _remove(
             if await objects.delete(manifest):
                 removed.append(manifest)
 
-        async def left() -> str:
+        async def remaining() -> str:
             return ", ".join([name_of(each) for each in removed if await objects.get(each)])
 
-        await kube.until(left, GONE_DEADLINE, lambda _: None, "not everything is gone")
+        await kube.until(remaining, GONE_DEADLINE, lambda _: None, "not everything is gone")
     return [name_of(each) for each in removed]

@@ -1,4 +1,4 @@
-"""Many calls to the API server: a part at a time, and what became of them."""
+"""Many calls to the API server, a limited number at a time, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 2.0
 
 @dataclass(frozen=True)
 class BatchResult(Generic[T]):
-    """Which of many items were done, how many were begun, and why they were the last, if one failed."""
+    """The items that were done, how many were begun, and the error that stopped the batch, if any."""
 
     done: tuple[T, ...]
     begun: int
@@ -29,10 +29,10 @@ class BatchResult(Generic[T]):
 
 
 async def each(items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> BatchResult[T]:
-    """As many at a time as the API server is asked at once, so that no call's deadline begins before it is sent.
+    """Calls `do` for the items, at most IN_FLIGHT at a time: the deadline of a call doesn't begin before it is sent.
 
-    After PATIENCE no further ones are begun: the next pass does the rest, and sees what has changed meanwhile. Nor
-    after a failure, which is told when all that were begun have ended. `do` says whether there was something to do.
+    Begins no further calls after PATIENCE seconds: the next pass does the rest, and sees what has changed meanwhile.
+    Nor after a failure, which is returned once all calls have ended. `do` returns whether there was something to do.
     """
     left = iter(enumerate(items))
     end = time.monotonic() + PATIENCE
@@ -60,8 +60,7 @@ async def each(items: Sequence[T], do: Callable[[T], Awaitable[bool]]) -> BatchR
 
 
 async def if_there(call: Awaitable[Any]) -> bool:
-    """Whether it was: what is gone, or no longer what it was, needs nothing from us; the next pass looks at what there
-    is now."""
+    """Whether the object was there. One that is gone or replaced needs nothing: the next pass sees what is there."""
     try:
         await call
     except (NotFound, Conflict) as error:

@@ -1,7 +1,7 @@
-"""Everything that the operator knows of Kubernetes: a store for each source that a controller is registered with.
+"""The operator's view of Kubernetes: a store for each source that a controller is registered with.
 
-The reflectors run only while we lead. So what they first list has all that an earlier leader wrote, and an object that
-isn't in a store doesn't exist: nobody but us makes what we look for.
+The reflectors run only while we lead. Their first list therefore contains all writes of an earlier leader, and an
+object that isn't in a store doesn't exist: only we create the objects that we look for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T", bound=HasMeta)
 class Source(Generic[T]):
     """Objects of one kind: all of them, or those that a label selector matches.
 
-    Equal sources share one store and one watch, whatever indices they name; the store has all of these.
+    Equal sources share one store and one watch. The store has the indices of all of them.
     """
 
     resource: Resource[T]
@@ -44,7 +44,7 @@ class Source(Generic[T]):
 
 
 def managed(resource: Resource[T], **indices: Index[T]) -> Source[T]:
-    """The objects of a kind that Seltzer makes; others take no memory."""
+    """The objects of a kind that Seltzer creates. Others take no memory."""
     return Source(resource, MANAGED, indices)
 
 
@@ -59,15 +59,15 @@ def _nodeset(item: HasMeta) -> Sequence[str]:
     return (f"{item.metadata.namespace}/{name}",) if name else ()
 
 
-def _on(pod: Pod) -> Sequence[str]:
-    """The Kubernetes node that it is on."""
+def _machine(pod: Pod) -> Sequence[str]:
+    """The Kubernetes node of the pod."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 CLUSTERS: Final = Source(kinds.CLUSTERS)
 NODESETS: Final = Source(kinds.NODESETS, indices={"cluster": lambda item: (str(cluster_key(item)),)})
 NODES: Final = Source(kinds.NODES)
-PODS: Final = managed(kinds.PODS, cluster=_cluster, nodeset=_nodeset, on=_on)
+PODS: Final = managed(kinds.PODS, cluster=_cluster, nodeset=_nodeset, on=_machine)
 DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS)
 CLAIMS: Final = managed(kinds.CLAIMS)
 CONFIG_MAPS: Final = managed(kinds.CONFIG_MAPS, cluster=_cluster)
@@ -101,9 +101,9 @@ class Caches:
         self.config_maps = self.store(CONFIG_MAPS)
         self.secrets = self.store(SECRETS)
         self.leases = self.store(LEASES)
-        # Since when we look, by our clock: nothing is known from before.
+        # Since when we observe, by our clock: nothing is known from before.
         self.began = time.monotonic()
-        self._heard: dict[Key, float] = {}  # when each Lease changed last, by our clock
+        self._lease_changed: dict[Key, float] = {}  # the time of each Lease's last change, by our clock
         self.leases.watch(self._on_lease)
 
     def store(self, source: Source[T]) -> Store[T]:
@@ -111,30 +111,30 @@ class Caches:
         return self._stores[source]
 
     def owned(self, kind: str) -> Store[Any]:
-        """The objects of a kind that Seltzer makes."""
+        """The objects of a kind that Seltzer creates."""
         return self._owned[kind]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs the reflectors until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors.values():
                 group.create_task(reflector.run())
 
     async def synced(self) -> None:
-        """Everything is known once."""
+        """Returns when every store has its first list."""
         await asyncio.gather(*(reflector.synced.wait() for reflector in self.reflectors.values()))
 
     def silence(self, lease: Key) -> float:
-        """For how many seconds it hasn't changed although we listened; one that isn't there hasn't been silent."""
-        if lease not in self._heard:
+        """For how many seconds a Lease hasn't changed while our watch worked; 0 for a Lease that doesn't exist."""
+        if lease not in self._lease_changed:
             return 0.0
-        return min(time.monotonic() - self._heard[lease], self.reflectors[LEASES].following_for())
+        return min(time.monotonic() - self._lease_changed[lease], self.reflectors[LEASES].following_for())
 
     def _on_lease(self, before: Lease | None, after: Lease | None) -> None:
         if after:
-            self._heard[key_of(after)] = time.monotonic()
+            self._lease_changed[key_of(after)] = time.monotonic()
         elif before:
-            self._heard.pop(key_of(before), None)
+            self._lease_changed.pop(key_of(before), None)
 
 
 def _reflector(client: Client, source: Source[T], store: Store[T]) -> Reflector[T]:

@@ -1,4 +1,4 @@
-"""Which of the objects that we keep so aren't so: missing, changed by us, or changed by somebody else."""
+"""Which managed objects have drifted: missing, changed by us, or changed by someone else."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ class _Applied:
 
 
 class Children:
-    """Remembers what was applied, in memory only: a new leader applies everything once, which changes nothing."""
+    """Remembers applied manifests, in memory only: a new leader applies everything once, which changes nothing."""
 
     def __init__(self, caches: Caches) -> None:
         self._caches = caches
         self._applied: dict[tuple[str, Key], _Applied] = {}
 
     def drifted(self, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-        """Those that have to be applied."""
-        return tuple(manifest for manifest in manifests if not self._is_so(manifest))
+        """The manifests that have to be applied."""
+        return tuple(manifest for manifest in manifests if not self._is_current(manifest))
 
     def absent(self, manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-        """Those of which no object is there."""
+        """The manifests whose objects don't exist."""
         return tuple(each for each in manifests if self._caches.owned(each["kind"]).get(_key(each)) is None)
 
     def wrote(self, manifest: Manifest, answer: HasMeta) -> None:
-        """The server's answer to an apply."""
+        """Remembers the API server's answer to an apply."""
         applied = _Applied(_digest(manifest), int(answer.metadata.resource_version), _fingerprint(answer))
         self._applied[manifest["kind"], _key(manifest)] = applied
 
-    def _is_so(self, manifest: Manifest) -> bool:
+    def _is_current(self, manifest: Manifest) -> bool:
         applied = self._applied.get((manifest["kind"], _key(manifest)))
         if applied is None or applied.digest != _digest(manifest):
             return False
         store = self._caches.owned(manifest["kind"])
         if not store.reached(str(applied.version)):
-            return True  # what the store has is older than our own write
+            return True  # the store is older than our own write
         found = store.get(_key(manifest))
         if found is None:
             return False
@@ -64,5 +64,5 @@ def _digest(manifest: Manifest) -> str:
 
 
 def _fingerprint(item: HasMeta) -> str:
-    """Changes when somebody changes what we set: the generation where there is one, so a new status is no change."""
+    """Changes if someone changes the fields that we set. A new status doesn't count where there is a generation."""
     return f"generation {item.metadata.generation}" if item.metadata.generation else item.metadata.resource_version

@@ -75,15 +75,15 @@ class ClusterController:
         done = await Actor(self._client, self._children, subject, connection).act(decision.actions)
         failures = [failure.message for failure in done.failures]
         status = cluster_status.status(seen, decision, findings(seen), failures, now())
-        metrics.tell_cluster(*key, status)
-        told = cluster_status.happenings(cluster, status, seen, decision)
-        await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, told)
+        metrics.show_cluster(*key, status)
+        events = cluster_status.events(cluster, status, seen, decision)
+        await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, events)
         if done.failures:
             raise refused(done.failures)
         return outcome(key, plan.wakeups(seen))
 
     def _connection(self, cluster: SlurmCluster) -> SlurmConnection | None:
-        """The cluster's connection, opened as soon as Slurm can be asked."""
+        """The connection to the cluster's Slurm, opened as soon as it can answer."""
         key = key_of(cluster)
         if connection := self._connections.get(key):
             return connection
@@ -95,7 +95,7 @@ class ClusterController:
         return self._connections.open(cluster, secrets)
 
     def _holder(self, cluster: SlurmCluster) -> str:
-        """The pod that is the controller."""
+        """The active pod of the controller."""
         lease = self._caches.leases.get(Key(cluster.metadata.namespace, names.controller(cluster)))
         return (lease.spec.holder_identity or "") if lease else ""
 
@@ -143,7 +143,7 @@ class ClusterController:
         )
 
     def _nodes(self, controllers: Iterable[Pod]) -> dict[str, Node]:
-        """The Kubernetes nodes that the controller's pods are on."""
+        """The Kubernetes nodes of the controller's pods."""
         named = {pod.spec.node_name for pod in controllers}
         return {name: node for name in named if (node := self._caches.nodes.get(Key("", name)))}
 
@@ -172,7 +172,7 @@ class ClusterController:
         return candidate, ""
 
     def _absent(self, cluster: SlurmCluster) -> tuple[Manifest, ...]:
-        """Objects that are made once and then stay; keys too, since new ones would lock out clients with the old."""
+        """Missing objects that are created once. Keys are among them: new ones would lock out clients with the old."""
         wanted = build.created_once(cluster)
         namespace = cluster.metadata.namespace
         if self._caches.secrets.get(Key(namespace, names.keys(cluster))) is None:
@@ -207,7 +207,7 @@ def _by_component(pods: Iterable[Pod]) -> dict[str, tuple[Pod, ...]]:
 
 
 def new_host_key() -> bytes:
-    """A new host key of sshd, in OpenSSH's own form."""
+    """A new host key for sshd, in OpenSSH's format."""
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )

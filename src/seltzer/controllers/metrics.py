@@ -1,4 +1,4 @@
-"""What the operator counts, beside what the runtime does."""
+"""The operator's metrics, beside those of the runtime."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def acted(action: str, outcome: str) -> None:
     _actions.labels(action, outcome).inc()
 
 
-def tell_cluster(namespace: str, name: str, status: SlurmClusterStatus) -> None:
-    """What is known of a cluster's controller; what isn't known has no number."""
+def show_cluster(namespace: str, name: str, status: SlurmClusterStatus) -> None:
+    """Sets the gauges of a cluster's controller. Unknown values have no sample until they are known once."""
     volume, controller = status.volume or None, status.controller or None
-    told = {
+    values = {
         _free: volume.free if volume else None,
         _size: volume.size if volume else None,
         _restarts: controller.restarts if controller else None,
         _failovers: controller.failovers if controller else None,
         _standbys: len(controller.standbys) if controller else None,
     }
-    for gauge, number in told.items():
+    for gauge, number in values.items():
         if number is not None:
             gauge.labels(namespace, name).set(number)
 
 
 def forget_cluster(namespace: str, name: str) -> None:
-    """It is gone, and so are its numbers."""
+    """Removes the gauges of a cluster that no longer exists."""
     for gauge in (_free, _size, _restarts, _failovers, _standbys):
         with suppress(KeyError):
             gauge.remove(namespace, name)

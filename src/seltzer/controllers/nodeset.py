@@ -157,7 +157,7 @@ class NodeSetController:
         cluster = self._caches.clusters.get(cluster_key(nodeset))
         if cluster is None or needs is None:
             return []
-        budget = build.budget(nodeset, cluster, everyone=needs.protects == "everyone")
+        budget = build.budget(nodeset, cluster, all_pods=needs.protects == "everyone")
         manifests = list(self._children.absent([budget])) if needs.only_create else [budget]
         secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         if needs.key and (data := secret.data.get(names.SLURM_KEY) if secret else None):

@@ -33,7 +33,7 @@ class Choice:
 class Frame:
     """The rows of each table."""
 
-    news: Update
+    update: Update
     nodes: list[NodeRow]
     """All nodes, whatever the filter."""
     rows: Mapping[str, list[Any]]
@@ -41,9 +41,9 @@ class Frame:
     titles: Mapping[str, str]
 
 
-def frame(news: Update, choices: Mapping[str, Choice]) -> Frame:
+def frame(update: Update, choices: Mapping[str, Choice]) -> Frame:
     """The rows and titles for these choices."""
-    known, nodes = news.facts, node_rows(news.facts)
+    known, nodes = update.facts, node_rows(update.facts)
     jobs = known.slurm.jobs if known.slurm else ()
     all_rows: dict[str, Any] = {"nodes": nodes, "queue": jobs, "events": known.events}
     rows, titles = {}, {}
@@ -54,4 +54,4 @@ def frame(news: Update, choices: Mapping[str, Choice]) -> Frame:
         count = str(there) if shown == there else f"{shown} of {there}"
         words = f"  /{choice.words}" if choice.words else ""
         titles[name] = f"{pane.title} {count}  by {pane.sorts[choice.sort][0]}{words}"
-    return Frame(news, nodes, rows, titles)
+    return Frame(update, nodes, rows, titles)

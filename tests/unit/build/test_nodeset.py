@@ -47,7 +47,7 @@ def test_a_pod_is_its_slurm_node() -> None:
 
 
 def test_the_budget_is_for_pods_with_jobs_or_for_all_of_the_nodeset() -> None:
-    busy, everyone = (budget(nodeset(), cluster(), everyone=each)["spec"] for each in (False, True))
+    busy, everyone = (budget(nodeset(), cluster(), all_pods=each)["spec"] for each in (False, True))
     ours = names.nodeset_selector(nodeset(), cluster())
     assert busy["selector"] == {"matchLabels": {**ours, "seltzer.dev/busy": "true"}}
     assert everyone["selector"] == {"matchLabels": ours}
@@ -57,7 +57,7 @@ def test_the_budget_is_for_pods_with_jobs_or_for_all_of_the_nodeset() -> None:
 def test_the_budget_depends_on_no_replicas(everyone: bool) -> None:
     """Kubernetes takes maxUnavailable, and percentages, from the NodeSet's scale: after a scale-in from 10 to 2, eight
     of ten pods with jobs could be evicted. A number of pods is taken as it is."""
-    spec = budget(nodeset({"replicas": 2}), cluster(), everyone=everyone)["spec"]
+    spec = budget(nodeset({"replicas": 2}), cluster(), all_pods=everyone)["spec"]
     assert set(spec) == {"minAvailable", "selector"}
     assert isinstance(spec["minAvailable"], int) and spec["minAvailable"] > MAX_NODES
 

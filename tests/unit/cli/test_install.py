@@ -222,14 +222,14 @@ def installation(monkeypatch: pytest.MonkeyPatch, *flags: str) -> Server:
     monkeypatch.setattr(kube, "locate", lambda namespace, context: PLACE)
     monkeypatch.setattr(kube, "talk", lambda place, about: asyncio.run(about(server)))
 
-    def bring(place: kube.Place, release: install.Release, timeout: float) -> None:
+    def roll_out(place: kube.Place, release: install.Release, timeout: float) -> None:
         made = install._operator(place.namespace, release)
         server.stored[DEPLOYMENT] = next(each for each in made if each["kind"] == "Deployment")
 
     async def changes(*_: object) -> list[Change]:
         return []
 
-    monkeypatch.setattr(install, "_bring", bring)
+    monkeypatch.setattr(install, "_roll_out", roll_out)
     monkeypatch.setattr(install, "_changes", changes)
     run("install", *flags)
     return server

@@ -73,10 +73,10 @@ def test_a_clusters_numbers_are_there_while_they_are_known_and_it_is() -> None:
         "seltzer_failovers": 6,
         "seltzer_standbys": 1,
     }
-    metrics.tell_cluster(*key, SlurmClusterStatus())
+    metrics.show_cluster(*key, SlurmClusterStatus())
     assert [number(name) for name in told] == [None] * 5, "unknown isn't 0"
     controller = ControllerStatus(pod="x", restarts=5, failovers=6, standbys=(Standby(pod="y"),))
-    metrics.tell_cluster(*key, SlurmClusterStatus(volume=VolumeStatus(free=3, size=4), controller=controller))
+    metrics.show_cluster(*key, SlurmClusterStatus(volume=VolumeStatus(free=3, size=4), controller=controller))
     assert {name: number(name) for name in told} == told
     metrics.forget_cluster(*key)
     metrics.forget_cluster(*key)

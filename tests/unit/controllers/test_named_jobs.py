@@ -60,7 +60,7 @@ def test_each_of_1500_jobs_is_named_with_what_became_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: Callable[[int], int]
 ) -> None:
     status = told(tmp_path, monkeypatch, fate)
-    happenings = controller_events.happenings(cluster(), status)
+    events = controller_events.events(cluster(), status)
     item = cluster()
     lines = drawn(SlurmCluster(metadata=item.metadata, spec=item.spec, status=status))
     starts = [at for at, line in enumerate(lines) if re.search(r"[├└]── [a-z-]+  \d+ jobs?: ", line)]
@@ -68,13 +68,13 @@ def test_each_of_1500_jobs_is_named_with_what_became_of_it(
     sections = {lines[a].split()[2]: "\n".join(lines[a:b]) for a, b in pairwise([*starts, len(lines)])}
     for number, (outcome, reason, why) in enumerate(FATES):
         expected = {str(job) for job in JOBS if fate(job) == number}
-        messages = [each.message for each in happenings if each.reason == reason]
+        messages = [each.message for each in events if each.reason == reason]
         assert set().union(*map(names, messages)) == expected
         assert names(sections[outcome]) == expected
         words = why.partition(" on ")[0].partition("%")[0]
         assert words in sections[outcome] and all(words in message for message in messages)
-    assert all(len(each.message.encode()) <= 1024 for each in happenings)
-    assert len(happenings) < 25
+    assert all(len(each.message.encode()) <= 1024 for each in events)
+    assert len(events) < 25
 
 
 def test_programs_get_the_jobs_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

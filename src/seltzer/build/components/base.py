@@ -1,4 +1,4 @@
-"""What the rest of Seltzer has to know about a component, in one value."""
+"""The definition of a component: everything that the rest of Seltzer needs to know about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GeneratedKey = Literal["openssh-ed25519"]
 class Ingress:
     """Peers that may connect to ports of a component; everything else is refused.
 
-    A peer is the name of a component, or OPERATOR. Without peers everyone may connect; without ports to any port.
+    A peer is the name of a component, or OPERATOR. No peers: anyone may connect. No ports: to any port.
     """
 
     peers: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Ingress:
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a SlurmCluster that tells about a component; it shows as a row of `seltzer status`."""
+    """The condition of a SlurmCluster for a component, which is also a row of `seltzer status`."""
 
     type: str
     judge: Callable[[ClusterObservation], Finding]
@@ -71,17 +71,17 @@ class Component:
     log: Log
     # The namespaces that its pods may be in.
     namespaces: Callable[[SlurmCluster], Sequence[str]] = home
-    # Objects that are kept as they are here by server-side apply.
+    # Objects that are kept in this form by server-side apply.
     applied: Callable[[SlurmCluster, Images], list[Manifest]] = lambda cluster, images: []
-    # Objects that are created when they are missing, and never changed.
+    # Objects that are created if they are missing, and never changed.
     created_once: Callable[[SlurmCluster], list[Manifest]] = lambda cluster: []
-    # The keys of its Secret, which is generated when it is missing, and never changed.
+    # The keys of its Secret, which is generated if it is missing, and never changed.
     secret: Mapping[str, GeneratedKey] = field(default_factory=dict)
-    # The annotation that tells its pods' kubelets about a change of its ConfigMap, for pods that mount it.
+    # For pods that mount its ConfigMap: the annotation that makes their kubelets sync a change at once.
     config_annotation: str = ""
-    # None: it isn't part of the control plane, so the status of the SlurmCluster says nothing about it.
+    # None: it isn't part of the control plane, and the status of the SlurmCluster leaves it out.
     condition: Condition | None = None
-    # Why the user has none of it; empty: there should be some.
+    # Why the spec asks for no pods of it; empty: it asks for some.
     unwanted: Callable[[SlurmCluster], str] = lambda cluster: ""
 
     def named(self, cluster: SlurmCluster) -> str:
@@ -89,7 +89,7 @@ class Component:
         return names.of_component(cluster, self.name)
 
     def finding(self, seen: ClusterObservation) -> Finding:
-        """Its condition as it is now."""
+        """The current value of its condition."""
         assert self.condition, f"{self.name} has no condition"
         if why := self.unwanted(seen.cluster):
             return Finding(self.condition.type, "True", "NotWanted", why)

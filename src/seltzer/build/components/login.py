@@ -1,4 +1,4 @@
-"""Login pods: sshd for the users, and sackd, which signs what they ask of Slurm."""
+"""Login pods: sshd for the users, and sackd, which signs their requests to Slurm."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _HOST_KEY = "/etc/seltzer/host-key"
 _OWN_HOST_KEY = "/run/sshd/host_key"
 _LEAVE_SECONDS = 30
 
-# StrictModes would refuse the folders that Kubernetes mounts, which are open to all; nobody but root can write there
-# since the mounts are read-only, and no file of a user's own is read.
+# StrictModes would refuse the folders that Kubernetes mounts, because their modes are open to all. It isn't needed: the
+# mounts are read-only, and sshd reads no file that belongs to a user.
 _SSHD_CONFIG = f"""\
 Port {PORT}
 HostKey {_OWN_HOST_KEY}
@@ -37,11 +37,11 @@ AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp
 """
 
-# The pod's fsGroup, which sackd needs, opens all mounted Secrets to that group, and sshd refuses a host key that others
-# may read: so it gets a copy that is its own.
-# sshd would refuse an address from which others failed: behind a Service, a load balancer or a forwarded port all users
-# have one address, which probes that only connect have too. A key can't be guessed, so nothing is gained by it. Before
-# OpenSSH 9.8 there was no such thing, and an option that sshd doesn't know ends it.
+# A copy of the host key: sackd needs the pod's fsGroup, which makes all mounted Secrets readable for that group, and
+# sshd refuses a host key that others can read.
+# PerSourcePenalties=no: sshd would block an address after failed logins. Behind a Service, a load balancer or a
+# forwarded port all users share one address, also with probes that only connect. Keys can't be guessed, and blocking
+# gains nothing. OpenSSH before 9.8 doesn't know the option and exits: `sshd -t` finds out.
 _START = f"""\
 umask 077 && cat {_HOST_KEY}/{_KEY} >{_OWN_HOST_KEY} || exit
 set -- -f {_CONFIG}/sshd_config -o PerSourcePenalties=no
@@ -49,12 +49,12 @@ set -- -f {_CONFIG}/sshd_config -o PerSourcePenalties=no
 exec /usr/sbin/sshd -D -e "$@"
 """
 
-# Before sackd has both, every command of Slurm's fails; who logs in then would think that there is no cluster.
+# Until sackd has both, every Slurm command fails, and users who log in would think that there is no cluster.
 _FETCHED = ["/bin/sh", "-c", "test -S /run/slurm/sack.socket && test -e /run/slurm/conf/slurm.conf"]
 
 
 def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
-    """All that is kept as it is here. Without replicas everything is there but the pods."""
+    """The managed objects. With 0 replicas all of them exist, without pods."""
     name = COMPONENT.named(cluster)
     login = cluster.spec.login
     config_map = names.manifest("ConfigMap", "v1", cluster, NAME, name)
@@ -89,7 +89,7 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         [cluster.spec.pod_template, cluster.spec.login.pod_template],
         NAME,
         labels=names.labels(cluster, NAME),
-        # Keys that are mounted arrive by themselves; its own configuration sshd reads once.
+        # sshd reads authorized_keys at each login, but its own configuration only once: a change replaces the pods.
         annotations={names.CHECKSUM: pods.checksum(_SSHD_CONFIG)},
     )
     return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
@@ -110,14 +110,14 @@ def _sshd(cluster: SlurmCluster, images: Images) -> Manifest:
         "imagePullPolicy": images.pull_policy,
         "command": ["/bin/sh", "-c", _START],
         "ports": [{"name": "ssh", "containerPort": PORT, "protocol": "TCP"}],
-        # Once it listens it goes on listening; asking every second would fill its log.
+        # No readiness probe: once sshd listens it keeps listening, and a probe every second would fill its log.
         "startupProbe": {"tcpSocket": {"port": "ssh"}, "periodSeconds": 1, "failureThreshold": 60},
         "resources": pods.resources(login.resources, cpu="20m", memory="32Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
-            # To become who logs in, to give them a terminal (without the audit record sshd refuses to), to lock up the
-            # part of itself that talks to strangers, to listen on port 22.
+            # To switch to the user who logs in, to give them a terminal (sshd refuses without an audit record), to
+            # confine its own unauthenticated part with chroot, and to listen on port 22.
             "capabilities": {
                 "drop": ["ALL"],
                 "add": ["AUDIT_WRITE", "CHOWN", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT"],
@@ -128,7 +128,7 @@ def _sshd(cluster: SlurmCluster, images: Images) -> Manifest:
 
 
 def _sackd(cluster: SlurmCluster, images: Images) -> Manifest:
-    """It fetches the configuration, and signs what the users ask for, so that they never see the key."""
+    """Fetches the configuration and signs the users' requests. Users never see the key."""
     user = pods.SLURM_USER
     return {
         "name": "sackd",
@@ -158,7 +158,7 @@ def _volumes(cluster: SlurmCluster) -> list[Manifest]:
     ]
     more = cluster.spec.login.authorized_keys_secret
     if more:
-        # Optional: who waits for the Secret can log in with the other keys meanwhile.
+        # Optional: while the Secret is missing, users can log in with the other keys.
         volume = pods.secret_volume("authorized-keys", more.name, 0o444, "authorized_keys")
         volumes.append({**volume, "secret": {**volume["secret"], "optional": True}})
     return volumes
@@ -172,9 +172,9 @@ COMPONENT = Component(
     name=NAME,
     ports={"ssh": PORT},
     ingress=(
-        # Whoever has a key may log in.
+        # From anywhere: a key is enough to log in.
         Ingress(ports=("ssh",)),
-        # srun and sackd listen on ports of their own for answers.
+        # srun and sackd listen for answers on ports that they choose.
         Ingress(("slurmctld", "slurmd")),
     ),
     log=Log(NAME),

@@ -1,4 +1,4 @@
-"""slurmctld: one runs, under a guard that elects it, fences its state and enters its address."""
+"""slurmctld: one pod runs it. The guard in each pod elects that pod, fences the state and publishes the address."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GUARD_PORT = guard_api.PORT
 STATE = "/var/spool/slurmctld"
 _PORTS = {"slurmctld": PORT, "guard": GUARD_PORT}
 _LEAVE_SECONDS = 5
-# The guard keeps at most 1 GiB of cores; a pod that exceeds the limit is evicted, so there is room for one more beside.
+# The guard keeps at most 1 GiB of cores. A pod that exceeds the limit is evicted: leave room for one more core.
 _RUN_SIZE = "3Gi"
 
 
 def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
-    """All that is kept as it is here."""
+    """The managed objects."""
     name = names.controller(cluster)
     return [
         pods.service_account(cluster, NAME, name),
@@ -40,9 +40,9 @@ def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
 
 
 def created_once(cluster: SlurmCluster) -> list[Manifest]:
-    """What the guard fills in: who changed it back would take the controller away."""
+    """The objects that the guard updates. Applying them again would take Lease and address from the controller."""
     name = names.controller(cluster)
-    # A cluster that is held from its beginning must not run for a moment.
+    # If a cluster is created with `hold`, slurmctld must not run even for a moment.
     held = {HOLD: "true"} if cluster.spec.controller.hold else None
     lease = names.manifest("Lease", "coordination.k8s.io/v1", cluster, NAME, name, annotations=held)
     service = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "seltzer.dev"}
@@ -52,14 +52,14 @@ def created_once(cluster: SlurmCluster) -> list[Manifest]:
 
 
 def pod_id(cluster: SlurmCluster, images: Images) -> str:
-    """What the controller's pod is known by: it changes when a pod made now would differ from the last."""
+    """Identifies the controller's pod template: it changes if a new pod would differ from the existing ones."""
     return pods.checksum(json.dumps(pod(cluster, images), sort_keys=True))
 
 
 def _deployment(cluster: SlurmCluster, images: Images) -> Manifest:
     replicas = 1 + cluster.spec.controller.standby
     deployment = pods.deployment(cluster, NAME, names.controller(cluster), replicas, pod(cluster, images))
-    # The old pod first: a volume may be for one pod only.
+    # The old pod goes first: the volume may allow only one pod.
     deployment["spec"]["strategy"] = {"type": "Recreate"}
     deployment["metadata"]["annotations"] = {names.CONTROLLER_POD: pod_id(cluster, images)}
     return deployment
@@ -75,8 +75,8 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
         "args": ["run"],
         "env": _env(cluster),
         "ports": [{"name": port["name"], "containerPort": port["port"], "protocol": "TCP"} for port in _ports()],
-        # No liveness probe: the guard looks after slurmctld, and a kill under load could lose jobs. Readiness is the
-        # guard's to tell, since a standby has no slurmctld.
+        # No liveness probe: the guard supervises slurmctld, and a kill under load could lose jobs. The guard reports
+        # readiness because a standby runs no slurmctld.
         "readinessProbe": {"httpGet": {"path": guard_api.READY, "port": "guard"}, "periodSeconds": 1},
         "resources": pods.resources(controller.resources, cpu="50m", memory="64Mi"),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -86,23 +86,23 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
             {"name": "keys", "mountPath": "/etc/seltzer/keys", "readOnly": True},
             {"name": "slurm", "mountPath": "/etc/slurm"},
             {"name": "state", "mountPath": STATE},
-            # Not /run/slurmctld: slurmctld insists that it owns that folder, so it has to make it by itself.
+            # Not /run/slurmctld: slurmctld has to own that folder, and therefore creates it itself.
             {"name": "run", "mountPath": "/run"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
         ],
     }
     user = pods.SLURM_USER
     spec = {
-        # slurmctld starts only where the host is called what SlurmctldHost says.
+        # slurmctld starts only on a host with the name in SlurmctldHost.
         "hostname": names.controller(cluster),
-        # Commands in this pod ask the slurmctld in this pod: through the Service they would reach another one, or
-        # nobody, since not every network brings a pod's packets back to itself.
+        # Commands in this pod reach the slurmctld of this pod. Through the Service they would reach another pod's, or
+        # none: not every network delivers a pod's packets back to the pod itself.
         "hostAliases": [{"ip": "127.0.0.1", "hostnames": [names.controller_address(cluster)]}],
         "serviceAccountName": names.controller(cluster),
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "topologySpreadConstraints": [_apart(cluster)],
-        # It writes its state out when it is asked to end.
+        # slurmctld saves its state when it is terminated.
         "terminationGracePeriodSeconds": 60,
         "securityContext": {
             "runAsNonRoot": True,
@@ -132,23 +132,23 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
 
 
 def _apart(cluster: SlurmCluster) -> Manifest:
-    """Never on the Kubernetes node of another controller's pod while there is a node without one.
+    """Keeps the controller's pods on different Kubernetes nodes while there is a node without one.
 
-    There also without a standby: adding one later must not change the pod, and so restart slurmctld.
+    Also set without a standby: adding one later must not change the pod template, which would restart slurmctld.
     """
     return {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
-        # A dead node counts as one without a pod. A standby that replaces one which died there waits for it:
-        # beside the active one it would stay, and the next dead node would take both.
+        # A dead node counts as a node without a pod: the replacement of a standby that died there stays pending until
+        # the node is back. Beside the active pod it would stay for good, and one dead node would take both.
         "nodeTaintsPolicy": "Ignore",
         "labelSelector": {"matchLabels": names.selector(cluster, NAME)},
     }
 
 
 def _env(cluster: SlurmCluster) -> list[Manifest]:
-    """`hold` isn't here: whoever is to be held must not be restarted first. The guard reads it from its Lease."""
+    """Without `hold`, which the guard reads from its Lease: a variable would restart slurmctld before it is held."""
     name, controller = names.controller(cluster), cluster.spec.controller
     return [
         {"name": "SELTZER_NAMESPACE", "value": cluster.metadata.namespace},
@@ -166,16 +166,16 @@ def _ports() -> list[Manifest]:
 
 
 def _service(cluster: SlurmCluster) -> Manifest:
-    """Without a selector: the guard in charge enters itself, so nobody waits for a probe."""
+    """Without a selector: the active guard writes its own address, and clients needn't wait for a readiness probe."""
     head = names.manifest("Service", "v1", cluster, NAME, names.controller(cluster))
     ports = [{**port, "protocol": "TCP", "targetPort": port["port"]} for port in _ports()]
     return {**head, "spec": {"type": "ClusterIP", "ports": ports}}
 
 
 def _disruption_budget(cluster: SlurmCluster) -> Manifest:
-    """Whoever empties nodes takes the controller's pods one after the other, so that one can always take over.
+    """Evictions take the controller's pods one at a time, which leaves one that can take over.
 
-    A controller without a standby may be taken too: it is made anew elsewhere.
+    A controller without a standby can be evicted too: its Deployment creates it again on another node.
     """
     head = names.manifest("PodDisruptionBudget", "policy/v1", cluster, NAME, names.controller(cluster))
     selector = {"matchLabels": names.selector(cluster, NAME)}
@@ -183,7 +183,7 @@ def _disruption_budget(cluster: SlurmCluster) -> Manifest:
 
 
 def _claim(cluster: SlurmCluster) -> Manifest:
-    """The state outlives the cluster unless storage.onDelete says otherwise, so nobody owns it."""
+    """Without an owner: the state outlives the cluster unless storage.onDelete says otherwise."""
     storage = cluster.spec.controller.storage
     head = names.manifest("PersistentVolumeClaim", "v1", cluster, NAME, names.controller(cluster))
     del head["metadata"]["ownerReferences"]
@@ -197,7 +197,7 @@ def _claim(cluster: SlurmCluster) -> Manifest:
 
 
 def _role(cluster: SlurmCluster) -> Manifest:
-    """The guard may change its one Lease and its one EndpointSlice, and nothing else."""
+    """The guard may change its own Lease and EndpointSlice, and nothing else."""
     name = names.controller(cluster)
     may = {"resourceNames": [name], "verbs": ["get", "update", "patch"]}
     rules = [

@@ -19,7 +19,7 @@ def _namespaces(cluster: SlurmCluster) -> Sequence[str]:
 COMPONENT = Component(
     name=NAME,
     ports={"slurmd": PORT},
-    # All ports: the processes of a job talk to each other on ports that nobody knows beforehand.
+    # All ports: the processes of a job connect to each other on ports that aren't known in advance.
     ingress=(Ingress(("slurmctld", "login", "slurmd")),),
     log=Log("slurmd", pod="node"),
     namespaces=_namespaces,

@@ -22,7 +22,7 @@ _LEAVE_SECONDS = 5
 
 
 def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
-    """All that is kept as it is here."""
+    """The managed objects."""
     name = COMPONENT.named(cluster)
     text = conf.render(conf.Conf.of(identity(cluster)), "How slurmrestd finds slurmctld; all else is the controller's.")
     config_map = names.manifest("ConfigMap", "v1", cluster, NAME, name)
@@ -77,7 +77,7 @@ def _pod(cluster: SlurmCluster, images: Images, text: str) -> Manifest:
 
 
 def _finding(seen: ClusterObservation) -> Finding:
-    """It is ready when Slurm can be asked through it."""
+    """Ready while Slurm answers through it."""
     found = deployment_status.ready(seen, NAME, _READY, "slurmrestd answers")
     if found.holds and seen.slurm.nodes is None:
         why = seen.failure or "it has not been asked yet"

@@ -1,4 +1,4 @@
-"""All components. Whatever lists components iterates over this table; a new one is a module here and a row in it."""
+"""All components. Code that lists components iterates over this table; a new component is a module and a row here."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ While slurmctld fails over or can't be reached, a line says so,
 and what was last known is grey."""
 
 
-def _key(keys: str, action: str, says: str = "", display: str | None = None) -> Binding:
+def _key(keys: str, action: str, label: str = "", display: str | None = None) -> Binding:
     """A binding with priority, which makes keys act in the order in which they are pressed.
 
     Without it each key travels through the widgets first: on a slow machine `d` could act on the row that an arrow key
     was about to leave, or letters of a reason could act as keys.
     """
-    return Binding(keys, action, says, show=bool(says), key_display=display, priority=True)
+    return Binding(keys, action, label, show=bool(label), key_display=display, priority=True)
 
 
 class Top(App[None]):
@@ -96,12 +96,12 @@ class Top(App[None]):
         self.title = f"seltzer top {name}"
         self._cluster, self._feed, self._actions = name, feed, actions
         self._choices = dict.fromkeys(PANES, Choice())
-        self._news: Update | None = None
+        self._last_update: Update | None = None
         self._frame: Frame | None = None
         self._new = asyncio.Event()
         self._used = "nodes"
         self._kind: type[object] | None = None
-        self._said: dict[str, str | Text] = {}
+        self._drawn_text: dict[str, str | Text] = {}
         self.failure: Exception | None = None
         """The error that ended it, if any."""
 
@@ -120,48 +120,48 @@ class Top(App[None]):
         self.query_one("#nodes").focus()
 
     def on_ready(self) -> None:
-        self.run_worker(self._feed.run(self._hear))
+        self.run_worker(self._feed.run(self._receive))
         self.run_worker(self._follow())
         self.set_interval(1.0, self._tick)
 
     # --- output ---------------------------------------------------------------------------------------------------
 
     def _slurm_time(self) -> float:
-        return time.time() + (self._news.ahead if self._news else 0.0)
+        return time.time() + (self._last_update.ahead if self._last_update else 0.0)
 
-    def _hear(self, news: Update) -> None:
-        self._news = news
+    def _receive(self, update: Update) -> None:
+        self._last_update = update
         self._new.set()
 
     async def _follow(self) -> None:
         while True:
             await self._new.wait()
             self._new.clear()
-            if self._news:
+            if self._last_update:
                 # In a thread: the words for a thousand nodes take longer than a key press should wait.
-                self._show(await asyncio.to_thread(frame, self._news, dict(self._choices)))
+                self._show(await asyncio.to_thread(frame, self._last_update, dict(self._choices)))
 
     @property
-    def _is_there(self) -> bool:
-        """Whether the screen still exists: timers and updates may arrive after its end."""
+    def _has_screen(self) -> bool:
+        """Whether the screen still exists: timers and updates can fire after it is gone."""
         return bool(self.screen_stack) and self.screen_stack[0].is_running
 
     def _show(self, shown: Frame) -> None:
-        if not self._is_there:
+        if not self._has_screen:
             return
         # Before Slurm's first answer the order of rows means nothing, and neither does the cursor's position.
-        anew = self._frame is None or self._frame.news.facts.slurm is None
+        reset = self._frame is None or self._frame.update.facts.slurm is None
         self._frame = shown
-        trouble, slurm = shown.news.trouble, shown.news.facts.slurm
+        trouble, slurm = shown.update.trouble, shown.update.facts.slurm
         self._main("#banner", Static).display = bool(trouble)
-        self._say("#banner", Text(trouble))
+        self._set_line("#banner", Text(trouble))
         none = {"nodes": "no nodes", "queue": "no jobs" if slurm else "?", "events": "nothing in the last hour"}
         for name in PANES:
             table, words = self._main(f"#{name}", Table), self._choices[name].words
             empty = f"none has {words!r} in it" if words else none[name]
-            table.show(shown.rows[name], greyed=bool(trouble) and name != "events", empty=empty, anew=anew)
-            if self._said.get(name) != shown.titles[name]:
-                self._said[name] = shown.titles[name]
+            table.show(shown.rows[name], greyed=bool(trouble) and name != "events", empty=empty, reset=reset)
+            if self._drawn_text.get(name) != shown.titles[name]:
+                self._drawn_text[name] = shown.titles[name]
                 table.border_title = Content(shown.titles[name])
         self._tick()
         self._arrange()
@@ -172,7 +172,7 @@ class Top(App[None]):
 
     def _arrange(self) -> None:
         """Shares the lines of the screen between the tables."""
-        if not self._is_there:
+        if not self._has_screen:
             return
         tables = list(self.screen_stack[0].query(Table))
         room = self._main("Tables", Tables).size.height
@@ -183,18 +183,18 @@ class Top(App[None]):
 
     def _tick(self) -> None:
         """Draws ages and remaining times again."""
-        if not self._is_there:
+        if not self._has_screen:
             return
         if self._frame:
-            lines = header.lines(self._frame.news.facts, self._frame.nodes, datetime.now(UTC))
-            self._say("#header", Text("\n").join(map(show.text, lines)))
+            lines = header.lines(self._frame.update.facts, self._frame.nodes, datetime.now(UTC))
+            self._set_line("#header", Text("\n").join(map(show.text, lines)))
         for table in self.screen_stack[0].query(Table):
             table.redraw()
 
-    def _say(self, selector: str, words: Text) -> None:
+    def _set_line(self, selector: str, words: Text) -> None:
         """Updates a line only if it has changed: each update lays out the whole screen again."""
-        if self._said.get(selector) != words:
-            self._said[selector] = words
+        if self._drawn_text.get(selector) != words:
+            self._drawn_text[selector] = words
             self._main(selector, Static).update(words)
 
     def _main(self, selector: str, kind: type[Any]) -> Any:
@@ -248,27 +248,27 @@ class Top(App[None]):
             self.refresh_bindings()
 
     async def action_drain(self) -> None:
-        row, news = self._selected, self._news
-        if isinstance(row, NodeRow) and news:
+        row, update = self._selected, self._last_update
+        if isinstance(row, NodeRow) and update:
 
             def answered(reason: str | None) -> None:
                 if reason is not None:
-                    self._do(self._actions.drain(news.facts, row.name, reason))
+                    self._do(self._actions.drain(update.facts, row.name, reason))
 
             await self.push_screen(Ask(f"Why shall {row.name} take no new jobs?", _check_reason), answered)
 
     def action_resume(self) -> None:
         row = self._selected
-        if isinstance(row, NodeRow) and self._news:
-            self._do(self._actions.resume(self._news.facts, row.name))
+        if isinstance(row, NodeRow) and self._last_update:
+            self._do(self._actions.resume(self._last_update.facts, row.name))
 
     async def action_cancel(self) -> None:
-        job, news = self._selected, self._news
-        if isinstance(job, Job) and news:
+        job, update = self._selected, self._last_update
+        if isinstance(job, Job) and update:
 
             def answered(yes: bool | None) -> None:
                 if yes:
-                    self._do(self._actions.cancel(news.facts, job))
+                    self._do(self._actions.cancel(update.facts, job))
 
             await self.push_screen(Confirm(f"Cancel job {job.id} of {job.user} ({job.name})?"), answered)
 
@@ -283,12 +283,12 @@ class Top(App[None]):
         self.run_worker(work())
 
     async def action_explain(self) -> None:
-        row, news = self._selected, self._news
+        row, update = self._selected, self._last_update
         try:
-            if isinstance(row, NodeRow) and news:
-                title, words = row.name, explain_node.explain(news.facts, row.name).sentences
-            elif isinstance(row, Job) and news:
-                title, words = f"job {row.id}", explain_job.explain(news.facts, row.id).sentences
+            if isinstance(row, NodeRow) and update:
+                title, words = row.name, explain_node.explain(update.facts, row.name).sentences
+            elif isinstance(row, Job) and update:
+                title, words = f"job {row.id}", explain_job.explain(update.facts, row.id).sentences
             else:
                 return
         except SeltzerError as error:
@@ -297,11 +297,11 @@ class Top(App[None]):
             await self.push_screen(Words(title, " ".join(words)))
 
     async def action_logs(self) -> None:
-        row, news = self._selected, self._news
-        if news:
+        row, update = self._selected, self._last_update
+        if update:
             node = row.name if isinstance(row, NodeRow) else None
             title = f"slurmd of {node}" if node else f"slurmctld of {self._cluster}"
-            await self.push_screen(LogScreen(title, lambda: self._actions.logs(news.facts, node)))
+            await self.push_screen(LogScreen(title, lambda: self._actions.logs(update.facts, node)))
 
     async def action_help(self) -> None:
         await self.push_screen(Words("seltzer top", HELP))

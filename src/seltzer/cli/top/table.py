@@ -66,13 +66,13 @@ class Table(ScrollView, Generic[T], can_focus=True):
     def rows(self) -> Sequence[T]:
         return self._rows
 
-    def show(self, rows: Sequence[T], *, greyed: bool = False, empty: str = "", anew: bool = False) -> None:
+    def show(self, rows: Sequence[T], *, greyed: bool = False, empty: str = "", reset: bool = False) -> None:
         """Shows these rows. The cursor follows its row; if that is gone, it keeps its position.
 
-        `anew` moves the cursor to the top.
+        `reset` moves the cursor to the top.
         """
-        self._at = 0 if anew else self._at
-        before = None if anew else self.selected
+        self._at = 0 if reset else self._at
+        before = None if reset else self.selected
         if before is not None and not (self._at < len(rows) and self._is_same(rows[self._at], before)):
             self._at = next((at for at, row in enumerate(rows) if self._is_same(row, before)), self._at)
         self._rows, self._empty = rows, empty

@@ -29,7 +29,7 @@ def show(known: Facts, now: datetime) -> None:
 
 def lines(made: Frame, width: int, now: datetime) -> list[Text]:
     """Header and tables in that width. Tables without rows are left out."""
-    known = made.news.facts
+    known = made.update.facts
     found = [shown.text(line) for line in header.lines(known, made.nodes, now)]
     slurm = known.slurm.now if known.slurm else now.timestamp()
     for name, pane in PANES.items():

@@ -1,1 +1,1 @@
-"""What to do about a SlurmCluster, and its status."""
+"""The plan for a SlurmCluster, and its status."""

@@ -1,13 +1,13 @@
-"""What to do about a SlurmCluster: its objects, its configuration, its end.
+"""The plan for a SlurmCluster: its objects, its configuration, its deletion.
 
 Guarantees, whatever the observation:
 
-- A configuration with anything of the user's in it is rolled out only after a slurmctld has started with it, and so is
-  a change of the controller's pod: an image that doesn't exist never replaces one that runs.
-- The control plane stays until no slurmd pod of the cluster is left, so that every node can be drained.
+- A configuration that contains anything from the user is rolled out only after a slurmctld has started with it. The
+  same holds for a change of the controller's pod: an image that doesn't exist never replaces one that runs.
+- The control plane stays until the cluster has no slurmd pod left: every node can be drained.
 - The volume with the queue is deleted only if the user asked for that.
-- A pod is removed without its node's consent only if it is the controller's and its node isn't ready; and if it should
-  go, or neither its node nor its guard is heard of.
+- A pod is removed without its kubelet's confirmation only if it is the controller's, its node isn't ready, and either
+  it is being deleted or both its node and its guard are silent.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ CONTROLLER = "slurmctld"
 
 @dataclass(frozen=True)
 class Candidate:
-    """The configuration that the spec asks for, and what it takes to try it and to roll it out."""
+    """The configuration that the spec asks for, with the objects to try it and to roll it out."""
 
     digest: str
-    # Nothing of the user's is in it: it is one of those that our own tests start.
+    # It contains nothing from the user: our own tests start such configurations.
     trusted: bool
-    # What a trial of it with the controller's pod as it should be is known by.
+    # Identifies a trial of it with the wanted pod of the controller.
     trial_id: str
     config_map: Manifest
     trial: tuple[Manifest, ...]
-    # Keys of slurm.conf that differ from what is rolled out and need a restart of slurmctld.
+    # Keys of slurm.conf that differ from the active configuration and need a restart of slurmctld.
     restarts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """A ConfigMap that a component's pods mount, and the annotation that makes their kubelets read it."""
+    """A ConfigMap that a component's pods mount, and the annotation that makes their kubelets sync it."""
 
     component: str
     annotation: str
@@ -66,55 +66,55 @@ class Mounted:
 
 @dataclass(frozen=True)
 class ClusterObservation:
-    """Everything that a plan looks at."""
+    """The input of a plan."""
 
     cluster: SlurmCluster
-    # None where the configuration can't be written, and `refusal` says why.
+    # None if the configuration can't be rendered; `refusal` says why.
     candidate: Candidate | None
     refusal: str
-    # The digest of what is rolled out.
+    # The digest of the configuration that is rolled out.
     active: str | None
-    # The controller's pod as it should be, and as its Deployment makes it; None: there is none.
+    # The IDs of the controller's wanted pod template and of its Deployment's; None: there is no Deployment.
     pod: str
     active_pod: str | None
-    # Objects that aren't as they should be, and those that have to be made once.
+    # Managed objects that have drifted, and missing ones that are created only once.
     drifted: tuple[Manifest, ...]
     absent: tuple[Manifest, ...]
     deployments: Mapping[str, Deployment]
-    # Pods of the control plane by component, and those that try configurations.
+    # The control plane's pods by component, and the trial pods.
     pods: Mapping[str, tuple[Pod, ...]]
     trials: tuple[Pod, ...]
-    # Trial pods' ConfigMaps.
+    # The trial pods' ConfigMaps.
     leftovers: tuple[Delete, ...]
     claim: PersistentVolumeClaim | None
     lease: Lease | None
     slurm: SlurmState
-    # Why Slurm couldn't be asked.
+    # Why Slurm doesn't answer.
     failure: str
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
-    # The ConfigMaps that components' pods mount, beside the cluster's configuration.
+    # The ConfigMaps that components' pods mount, without the cluster's configuration.
     mounted: tuple[Mounted, ...] = ()
-    # The Kubernetes nodes on which the controller's pods are, as far as there are such nodes.
+    # The Kubernetes nodes of the controller's pods, as far as they exist.
     nodes: Mapping[str, Node] = field(default_factory=dict)
-    # For how long the Lease hasn't changed, by our own clock.
+    # For how many seconds the Lease hasn't changed, by our own clock.
     silence: float = 0.0
     now: float = 0.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How the candidate does."""
+    """The result of the candidate's trial."""
 
-    # None: not known yet.
+    # None: there is no result yet.
     passed: bool | None
     message: str = ""
 
 
 @dataclass(frozen=True)
 class ClusterDecision:
-    """What is to be done, and what the status is made from."""
+    """The actions, and the input of the status."""
 
     actions: tuple[Action, ...]
     trial: Trial
@@ -130,20 +130,21 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     trial = _trial(seen)
     present = FINALIZER in seen.cluster.metadata.finalizers
     if deleted(seen.cluster):
-        return ClusterDecision((*_controllers(seen), *_end(seen)) if present else (), trial, rolling_out=False)
+        ending = [*_controller_actions(seen), *_deletion(seen)] if present else []
+        return ClusterDecision(tuple(ending), trial, rolling_out=False)
     if not present:
         return ClusterDecision((SetFinalizer(True),), trial, rolling_out=False)
     rolling_out = seen.candidate is not None and seen.candidate.digest != seen.active and trial.passed is True
-    # Without a configuration it would only wait for one, and then for longer and longer.
+    # Without a configuration the controller's pod would wait for one, with a growing back-off.
     startable = rolling_out or seen.active is not None
     startable = startable and (trial.passed is True or seen.pod == seen.active_pod)
     actions: list[Action] = [Create(manifest) for manifest in seen.absent]
     actions += [Apply(manifest) for manifest in seen.drifted if startable or not _is_controller(manifest)]
     if rolling_out and seen.candidate:
         actions.append(Apply(seen.candidate.config_map))
-    actions += _trials(seen, trial)
-    actions += _pokes(seen)
-    actions += _controllers(seen)
+    actions += _trial_actions(seen, trial)
+    actions += _config_syncs(seen)
+    actions += _controller_actions(seen)
     return ClusterDecision(tuple(actions), trial, rolling_out)
 
 
@@ -164,14 +165,15 @@ def _trial(seen: ClusterObservation) -> Trial:
         if pod.status.phase == "Succeeded":
             return Trial(True)
         if pod.status.phase == "Failed":
-            return Trial(False, _verdict(pod)) if _verdict(pod) else Trial(None, "the trial was interrupted")
+            failure = _trial_failure(pod)
+            return Trial(False, failure) if failure else Trial(None, "the trial was interrupted")
         found = pod_state.trouble(pod)
-        return Trial(None, found.message if found else "slurmctld is being started with it, to see whether it does")
+        return Trial(None, found.message if found else "a trial starts slurmctld with it")
     return Trial(None, "it is about to be tried")
 
 
 def _needs_trial(seen: ClusterObservation) -> bool:
-    """Whether what is wanted differs from what runs in something that may not start."""
+    """Whether the wanted configuration or pod differs from the active one in a way that may not start."""
     candidate = seen.candidate
     if candidate is None:
         return False
@@ -183,8 +185,8 @@ def _is_current(pod: Pod, candidate: Candidate) -> bool:
     return pod.metadata.labels.get(TRIAL) == candidate.trial_id
 
 
-def _verdict(pod: Pod) -> str:
-    """Slurm's own words on why it didn't start; how it ended, where it had none. Empty: the pod was taken away."""
+def _trial_failure(pod: Pod) -> str:
+    """Slurm's message about why it didn't start, or else its exit code. Empty: the pod was evicted or removed."""
     for status in pod.status.container_statuses:
         ended = status.state.terminated
         if ended and ended.message.strip():
@@ -194,33 +196,33 @@ def _verdict(pod: Pod) -> str:
     return ""
 
 
-def _trials(seen: ClusterObservation, trial: Trial) -> list[Action]:
-    """Try what isn't known to be good. A trial that failed stays, for whoever wants to see its log."""
+def _trial_actions(seen: ClusterObservation, trial: Trial) -> list[Action]:
+    """Starts the trial if one is needed, and removes old ones. A failed trial stays, so that its log can be read."""
     candidate = seen.candidate
     needed = _needs_trial(seen)
     actions: list[Action] = []
     running = False
     for pod in seen.trials:
         current = needed and candidate is not None and _is_current(pod, candidate)
-        interrupted = pod.status.phase == "Failed" and not _verdict(pod)
+        interrupted = pod.status.phase == "Failed" and not _trial_failure(pod)
         if current and not interrupted:
             running = True
         elif not pod_state.deleting(pod):
             metadata = pod.metadata
             actions.append(Delete("Pod", metadata.namespace, metadata.name, metadata.uid))
     if needed and candidate and trial.passed is None:
-        # The pod may be there without what it mounts: it waits for that.
-        there = {each.name for each in seen.leftovers} if running else set()
+        # The pod may exist without the ConfigMap that it mounts, and waits for it.
+        existing = {each.name for each in seen.leftovers} if running else set()
         inputs = [each for each in candidate.trial if each["kind"] != "Pod"]
-        actions += [Apply(each) for each in inputs if each["metadata"]["name"] not in there]
+        actions += [Apply(each) for each in inputs if each["metadata"]["name"] not in existing]
         actions += [Create(each) for each in candidate.trial if each["kind"] == "Pod" and not running]
     if not needed:
         actions += seen.leftovers
     return actions
 
 
-def _pokes(seen: ClusterObservation) -> list[Action]:
-    """A pod's kubelet brings a changed ConfigMap within a minute, or at once if the pod changes too."""
+def _config_syncs(seen: ClusterObservation) -> list[Action]:
+    """Annotates pods whose ConfigMap changed: kubelets sync it within a minute, or at once if the pod changes too."""
     config = (Mounted(CONTROLLER, CONFIG, seen.active),) if seen.active else ()
     return [
         Poke(pod.metadata.namespace, pod.metadata.name, each.annotation, each.digest)
@@ -230,8 +232,8 @@ def _pokes(seen: ClusterObservation) -> list[Action]:
     ]
 
 
-def _controllers(seen: ClusterObservation) -> list[Action]:
-    """Whether slurmctld is held, and pods that stand in its way."""
+def _controller_actions(seen: ClusterObservation) -> list[Action]:
+    """Passes `hold` on to the guard, and removes stuck pods that block the controller."""
     actions: list[Action] = []
     held = seen.cluster.spec.controller.hold
     if seen.lease is not None and GuardReport(seen.lease).hold != held:
@@ -244,30 +246,30 @@ def _controllers(seen: ClusterObservation) -> list[Action]:
 
 
 def _stays_on_lost_nodes(cluster: SlurmCluster) -> bool:
-    """Whether its user says how long the controller's pod stays on a node that isn't heard of."""
+    """Whether the user sets how long the controller's pod stays on an unreachable node."""
     tolerations = cluster.spec.controller.pod_template.spec.get("tolerations") or ()
     return any(each.get("key") == "node.kubernetes.io/unreachable" for each in tolerations)
 
 
 def wakeups(seen: ClusterObservation) -> tuple[Wakeup, ...]:
-    """Why to look again even if nothing changes."""
+    """Reasons to reconcile again although nothing changes."""
     found = []
     if any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ())):
         found.append(Wakeup("a controller's pod is on a Kubernetes node that may be dead", 1.0))
     if deleted(seen.cluster) and obstacle(seen):
-        # A deleted cluster whose Slurm stays silent is given up after some minutes.
+        # If Slurm stays silent, a deleted cluster stops waiting after some minutes.
         found.append(Wakeup("a deleted cluster waits for its nodes", 5.0))
     return tuple(found)
 
 
-def lingering(seen: ClusterObservation) -> list[str]:
-    """The nodes that Slurm has records of and that NodeSets have made."""
+def remaining_records(seen: ClusterObservation) -> list[str]:
+    """The names of Slurm's node records that NodeSets created."""
     known = (seen.slurm.nodes or {}).values()
     return sorted(node.name for node in known if node.comment.startswith(MARK) and slurm_state.is_dynamic(node))
 
 
 def obstacle(seen: ClusterObservation) -> str:
-    """What has to be over before the control plane of a deleted cluster goes."""
+    """What a deleted cluster waits for before its control plane is removed; empty: nothing."""
     if seen.slurm.nodes is None and not seen.slurm.gone and seen.cluster.spec.controller.hold:
         name = seen.cluster.metadata.name
         return f"slurmctld is held, so its nodes can't be drained; run 'seltzer debug {name} --release'"
@@ -277,26 +279,26 @@ def obstacle(seen: ClusterObservation) -> str:
         return (
             "Slurm can't be asked whether its nodes are gone; without an answer it ends some minutes after its deletion"
         )
-    if records := lingering(seen):
-        # They would be in the volume, and their names taken when a cluster comes back to it.
+    if records := remaining_records(seen):
+        # They would stay on the volume, and a new cluster on it would find their names taken.
         return f"the records of {len(records)} nodes are removed first"
     return ""
 
 
-def _abandoned(seen: ClusterObservation) -> list[Action]:
-    """Records without pods. Their NodeSets remove them, and we do in case there is no such NodeSet any more."""
-    names = frozenset(lingering(seen))
+def _orphaned_records(seen: ClusterObservation) -> list[Action]:
+    """Removes records without pods. Their NodeSets do so too, but may no longer exist."""
+    names = frozenset(remaining_records(seen))
     nodes = [node for node in (seen.slurm.nodes or {}).values() if node.name in names]
     busy = sorted(node.name for node in nodes if node.occupied and node.base != "DOWN")
-    over = sorted(node.name for node in nodes if not node.occupied)
+    idle = sorted(node.name for node in nodes if not node.occupied)
     actions: list[Action] = [DownNodes(tuple(busy), f"{OURS}its pod is gone")] if busy else []
-    return [*actions, DeleteRecords(tuple(over))] if over else actions
+    return [*actions, DeleteRecords(tuple(idle))] if idle else actions
 
 
-def _end(seen: ClusterObservation) -> list[Action]:
-    """First the nodes, drained by their NodeSets; then everything that belongs to the cluster, by its owner."""
+def _deletion(seen: ClusterObservation) -> list[Action]:
+    """First the NodeSets drain the nodes. Then Kubernetes deletes all objects that the cluster owns."""
     if obstacle(seen):
-        return [] if seen.slurmds else _abandoned(seen)
+        return [] if seen.slurmds else _orphaned_records(seen)
     actions: list[Action] = []
     if seen.cluster.spec.controller.storage.on_delete == "delete" and seen.claim is not None:
         metadata = seen.claim.metadata

@@ -1,4 +1,4 @@
-"""What is told about a SlurmCluster: its status, and the events that a person would want to know of."""
+"""The status of a SlurmCluster, and its events."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def status(
     failures: Sequence[str],
     now: str,
 ) -> SlurmClusterStatus:
-    """What is true of the cluster.
+    """The status after a pass.
 
-    `components` are the conditions of its components. `failures` are the actions that failed in this pass, in the words
-    of the API server or of Slurm.
+    `components` are the conditions of its components. `failures` are the errors of the API server or of Slurm for the
+    actions that failed in this pass.
     """
     cluster = seen.cluster
     config = _config(seen, decision)
@@ -37,13 +37,13 @@ def status(
     findings += [controller_status.state_safe(seen), _reconciled(failures)]
     findings += [standby] if standby else []
     lease = seen.lease
-    told = lease.metadata.annotations if lease else {}
+    annotations = lease.metadata.annotations if lease else {}
     failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time
     nodes = seen.slurm.nodes
     return SlurmClusterStatus(
         observed_generation=cluster.metadata.generation,
         conditions=conditions.settle(cluster.status.conditions, findings, cluster.metadata.generation, now),
-        slurm_version=told.get(VERSION, msgspec.UNSET),
+        slurm_version=annotations.get(VERSION, msgspec.UNSET),
         nodes=slurm_state.count(nodes.values()) if nodes is not None else NodeCounts(),
         jobs=seen.jobs or JobCounts(),
         last_failover_time=lease.spec.acquire_time if lease and failed_over else msgspec.UNSET,  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def _reconciled(failures: Sequence[str]) -> Finding:
 
 def _ready(seen: ClusterObservation, components: Sequence[Finding], config: Finding) -> Finding:
     if deleted(seen.cluster):
-        return Finding("Ready", "False", "Deleting", obstacle(seen) or "its objects are going")
+        return Finding("Ready", "False", "Deleting", obstacle(seen) or "its objects are being deleted")
     if seen.active is None and not config.holds:
         return Finding("Ready", "False", f"Config{config.reason}", config.message)
     for component in components:
@@ -75,55 +75,55 @@ def _ready(seen: ClusterObservation, components: Sequence[Finding], config: Find
 def _config(seen: ClusterObservation, decision: ClusterDecision) -> Finding:
     candidate, trial = seen.candidate, decision.trial
     if candidate is None:
-        return Finding("ConfigValid", "False", "Refused", f"{seen.refusal}; {_goes_on(seen)}")
+        return Finding("ConfigValid", "False", "Refused", f"{seen.refusal}; {_consequence(seen)}")
     if trial.passed is None:
         return Finding("ConfigValid", "Unknown", "Trying", trial.message)
     if not trial.passed:
-        words = f"slurmctld doesn't start with it: {trial.message}; {_goes_on(seen)}"
+        words = f"slurmctld doesn't start with it: {trial.message}; {_consequence(seen)}"
         return Finding("ConfigValid", "False", "SlurmRefused", words)
-    told = seen.lease.metadata.annotations if seen.lease else {}
-    if candidate.digest != seen.active or told.get(CONFIG) != seen.active:
-        if told.get(MESSAGE) and told.get(CONFIG) and candidate.digest == seen.active:
-            words = f"slurmctld went back to the configuration before it: {told[MESSAGE]}"
+    report = seen.lease.metadata.annotations if seen.lease else {}
+    if candidate.digest != seen.active or report.get(CONFIG) != seen.active:
+        if report.get(MESSAGE) and report.get(CONFIG) and candidate.digest == seen.active:
+            words = f"slurmctld went back to the configuration before it: {report[MESSAGE]}"
             return Finding("ConfigValid", "False", "SlurmRefused", words)
         return Finding("ConfigValid", "True", "RollingOut", "slurmctld is about to read it")
     return Finding("ConfigValid", "True", "Applied", "slurmctld runs with it")
 
 
-def _goes_on(seen: ClusterObservation) -> str:
+def _consequence(seen: ClusterObservation) -> str:
     return "the cluster goes on with the one before" if seen.active else "correct spec.config"
 
 
-def happenings(
+def events(
     before: SlurmCluster, after: SlurmClusterStatus, seen: ClusterObservation, decision: ClusterDecision
 ) -> list[PlannedEvent]:
-    """Events for what was done, and for conditions that changed for better or worse."""
-    told: list[PlannedEvent] = []
+    """Events for actions of this pass, and for conditions that changed for better or worse."""
+    found: list[PlannedEvent] = []
     if decision.rolling_out and seen.active is not None and seen.candidate:
         if seen.candidate.restarts:
             keys = ", ".join(seen.candidate.restarts)
             words = f"slurmctld restarts, since {keys} can't change otherwise; running jobs go on"
-            told.append(PlannedEvent("Normal", "Restarting", words))
+            found.append(PlannedEvent("Normal", "Restarting", words))
         else:
-            told.append(PlannedEvent("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
-    told += controller_events.happenings(before, after)
-    told += controller_events.news(before.status, GuardReport(seen.lease).news)
+            found.append(PlannedEvent("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
+    found += controller_events.events(before, after)
+    found += controller_events.guard_events(before.status, GuardReport(seen.lease).events)
     for condition in after.conditions:
         old = conditions.find(before.status.conditions, condition.type)
         if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
             continue
-        if condition.status == "False" and condition.reason not in _quiet(after):
-            told.append(PlannedEvent("Warning", condition.reason, condition.message))
+        if condition.status == "False" and condition.reason not in _without_event(after):
+            found.append(PlannedEvent("Warning", condition.reason, condition.message))
         elif condition.type == "Ready" and condition.status == "True" and old and old.status != "True":
-            told.append(PlannedEvent("Normal", "Ready", condition.message))
-    return list(dict.fromkeys(told))
+            found.append(PlannedEvent("Normal", "Ready", condition.message))
+    return list(dict.fromkeys(found))
 
 
-def _quiet(after: SlurmClusterStatus) -> tuple[str, ...]:
-    """The reasons that are part of every life, or are told elsewhere with more."""
+def _without_event(after: SlurmClusterStatus) -> tuple[str, ...]:
+    """Reasons that occur in normal operation, or that have a more detailed event of their own."""
     return ("Starting", "Deleting", "Held", *(["Crashed"] if after.crash else []))
 
 
 def announcements(decision: ClusterDecision) -> list[PlannedEvent]:
-    """What has to be told before it is done: afterwards nothing would be left that tells of it."""
-    return [stuck_pods.told(action) for action in decision.actions if isinstance(action, RemoveStuckPod)]
+    """Events to record before their actions: afterwards no trace of the removed pods is left."""
+    return [stuck_pods.event(action) for action in decision.actions if isinstance(action, RemoveStuckPod)]

@@ -1,4 +1,4 @@
-"""Events about the controller, from the difference between the status before and after a pass: each comes once."""
+"""Events about the controller, each once: from the difference between the status before and after a pass."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seltzer.wire import job_ids
 
 # The outcome of recovered jobs: the event's reason, whether a person has to look, and the text behind their IDs.
 _OUTCOMES = {
-    "put-back": ("JobsPutBack", False, "back in the queue under their IDs, after slurmctld had been made to forget"),
+    "put-back": ("JobsPutBack", False, "back in the queue under their IDs; slurmctld had lost them"),
     "held": ("JobsHeld", True, "in the queue and held, for a person to decide"),
     "kept": ("JobsKept", True, "couldn't be put back; scripts and environments are in lost/ on the state volume"),
     "ran": ("JobsRan", False, "had ended before slurmctld saved that; nothing is to be done"),
@@ -29,14 +29,14 @@ ALL = "/run/slurmctld-state/seltzer.recoveries"
 _FRAMES = 3
 
 
-def happenings(before: SlurmCluster, after: SlurmClusterStatus) -> list[PlannedEvent]:
-    """All events, in the order in which they happen."""
+def events(before: SlurmCluster, after: SlurmClusterStatus) -> list[PlannedEvent]:
+    """All events, in order."""
     known = before.status
     return [
         *_crashed(known.crash or None, after.crash or None),
         *_failed_over(known, after),
         *_recovered(before, after.recovered or None),
-        *_turned(known, after),
+        *_condition_changes(known, after),
     ]
 
 
@@ -47,7 +47,7 @@ def _crashed(before: Crash | None, after: Crash | None) -> list[PlannedEvent]:
     if before is None or before.time != after.time:
         return [PlannedEvent("Warning", "Crashed", exit_summary(after))]
     if after.backtrace and not before.backtrace:
-        words = f"slurmctld, which {after.how or 'ended'}, was {_place(after)}"
+        words = f"slurmctld, which {after.how or 'ended'}, was {_top_frames(after)}"
         return [PlannedEvent("Warning", "Backtrace", words)]
     return []
 
@@ -58,13 +58,13 @@ def exit_summary(crash: Crash) -> str:
     if lines := crash.lines.splitlines():
         words.append(f"its last words: {lines[-1].strip()}")
     if crash.backtrace:
-        words.append(_place(crash))
+        words.append(_top_frames(crash))
     if crash.core:
         words.append(f"its core is {crash.core}")
     return "; ".join(words)
 
 
-def _place(crash: Crash) -> str:
+def _top_frames(crash: Crash) -> str:
     """The first frames, preferably those with a name."""
     frames = [frame.strip() for frame in crash.backtrace.splitlines()]
     named = [frame for frame in frames if " ?? " not in frame]
@@ -84,22 +84,20 @@ def _where(controller: ControllerStatus) -> str:
 
 
 def _recovered(before: SlurmCluster, after: Recovered | None) -> list[PlannedEvent]:
-    """Each recovery once, oldest first. There are several if no operator looked in between."""
+    """Each recovery once, oldest first. There are several if no operator ran in between."""
     if after is None:
         return []
     known = {each.time for each in before.status.recovered.recoveries} if before.status.recovered else set()
     new = [each for each in after.recoveries if each.time not in known]
-    return [each for recovery in new for each in _found_again(recovery, before.metadata.name)]
+    return [each for recovery in new for each in _recovery_events(recovery, before.metadata.name)]
 
 
-def _found_again(recovery: Recovery, cluster: str) -> list[PlannedEvent]:
-    events = [
-        each for outcome, groups in by_outcome(recovery).items() for each in _of_outcome(outcome, groups, cluster)
-    ]
+def _recovery_events(recovery: Recovery, cluster: str) -> list[PlannedEvent]:
+    found = [each for outcome, groups in by_outcome(recovery).items() for each in _of_outcome(outcome, groups, cluster)]
     if recovery.more:
         words = f"{recovery.more} more jobs were found again; {ALL} in slurmctld's container names them all"
-        events.append(PlannedEvent("Warning", "JobsRecovered", words))
-    return events
+        found.append(PlannedEvent("Warning", "JobsRecovered", words))
+    return found
 
 
 def by_outcome(recovery: Recovery) -> dict[str, list[RecoveredJobs]]:
@@ -111,14 +109,14 @@ def by_outcome(recovery: Recovery) -> dict[str, list[RecoveredJobs]]:
 
 
 def _of_outcome(outcome: str, groups: Sequence[RecoveredJobs], cluster: str) -> list[PlannedEvent]:
-    """As many events as it takes to name all jobs."""
+    """Events that name all jobs, as many as that takes."""
     reason, warns, words = _OUTCOMES.get(outcome, ("JobsRecovered", True, outcome))
     advice = f"; 'seltzer status {cluster}' says what to do" if outcome == "held" else ""
     noun = "job" if sum(group.count for group in groups) == 1 else "jobs"
-    before, behind = f"{noun} ", f": {words}{advice}"
+    head, tail = f"{noun} ", f": {words}{advice}"
     return [
-        PlannedEvent("Warning" if warns else "Normal", reason, f"{before}{named}{behind}")
-        for named in _named(groups, _LONGEST - len(f"{before}{behind}".encode()))
+        PlannedEvent("Warning" if warns else "Normal", reason, f"{head}{named}{tail}")
+        for named in _named(groups, _LONGEST - len(f"{head}{tail}".encode()))
     ]
 
 
@@ -137,25 +135,27 @@ def _named(groups: Sequence[RecoveredJobs], room: int) -> list[str]:
     return texts
 
 
-def news(before: SlurmClusterStatus, told: Sequence[GuardEvent]) -> list[PlannedEvent]:
-    """The guard's events since the newest known one; all of them if that one is no longer listed. Times aren't compared
-    by order: another guard has another clock."""
-    times = [each.time for each in told]
+def guard_events(before: SlurmClusterStatus, reported: Sequence[GuardEvent]) -> list[PlannedEvent]:
+    """The guard's events after the newest known one; all of them if that one is no longer listed.
+
+    Times are compared only for equality: another guard has another clock.
+    """
+    times = [each.time for each in reported]
     known = before.last_news_time
     first = times.index(known) + 1 if known in times else 0
-    return [PlannedEvent("Normal", each.reason, each.message) for each in told[first:]]
+    return [PlannedEvent("Normal", each.reason, each.message) for each in reported[first:]]
 
 
-def _turned(before: SlurmClusterStatus, after: SlurmClusterStatus) -> list[PlannedEvent]:
-    """Events for conditions that changed, but not simply for the worse."""
-    events = []
+def _condition_changes(before: SlurmClusterStatus, after: SlurmClusterStatus) -> list[PlannedEvent]:
+    """Events for changes of conditions that aren't failures: held, released, enough space again."""
+    found = []
     old, new = (conditions.find(each.conditions, "ControllerReady") for each in (before, after))
     was_held, is_held = (each is not None and each.reason == "Held" for each in (old, new))
     if is_held and not was_held and new:
-        events.append(PlannedEvent("Normal", "Held", new.message))
+        found.append(PlannedEvent("Normal", "Held", new.message))
     if was_held and not is_held:
-        events.append(PlannedEvent("Normal", "Released", "slurmctld is no longer held"))
+        found.append(PlannedEvent("Normal", "Released", "slurmctld is no longer held"))
     old, new = (conditions.find(each.conditions, "StateSafe") for each in (before, after))
     if old and new and (old.reason, new.status) == ("LowSpace", "True"):
-        events.append(PlannedEvent("Normal", new.reason, new.message))
-    return events
+        found.append(PlannedEvent("Normal", new.reason, new.message))
+    return found

@@ -30,7 +30,7 @@ def others(seen: ClusterObservation) -> list[Pod]:
 
 
 def standbys(seen: ClusterObservation) -> list[Pod]:
-    """The pods that could take over. Without an active pod there is no standby: one of them is about to be active."""
+    """The pods that can take over. Without an active pod there is no standby: one of them is about to become active."""
     return [pod for pod in others(seen) if pod_state.ready(pod)] if GuardReport(seen.lease).holder else []
 
 
@@ -38,7 +38,7 @@ def standbys(seen: ClusterObservation) -> list[Pod]:
 
 
 def controller(seen: ClusterObservation) -> ControllerStatus | UnsetType:
-    """The last active pod stays until another one is; an empty phase says that none is active."""
+    """Shows the last active pod until another is active. An empty phase: none is."""
     if seen.lease is None:
         return UNSET
     report, pod, known = GuardReport(seen.lease), active(seen), seen.cluster.status.controller or ControllerStatus()
@@ -62,19 +62,19 @@ def volume(seen: ClusterObservation) -> VolumeStatus | UnsetType:
 
 
 def crash(seen: ClusterObservation) -> Crash | UnsetType:
-    """The last crash, also after another guard took over that doesn't know of it."""
+    """The last crash, also after a guard took over that doesn't know of it."""
     return GuardReport(seen.lease).crash or seen.cluster.status.crash
 
 
 def recovered(seen: ClusterObservation) -> Recovered | UnsetType:
-    """The last recovery that found anything, likewise."""
+    """The last recovery that found jobs, likewise."""
     return GuardReport(seen.lease).recovered or seen.cluster.status.recovered
 
 
 def last_news_time(seen: ClusterObservation) -> str | UnsetType:
-    """The time of the newest event. A new guard has none yet: the known time stays."""
-    news = GuardReport(seen.lease).news
-    return news[-1].time if news else seen.cluster.status.last_news_time
+    """The time of the guard's newest event. A new guard has none yet: the known time stays."""
+    events = GuardReport(seen.lease).events
+    return events[-1].time if events else seen.cluster.status.last_news_time
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def ready(seen: ClusterObservation) -> Finding:
         asked = seen.cluster.spec.controller.storage.class_name
         which = f"StorageClass {asked}" if asked else "default StorageClass"
         words = f"the volume claim {seen.claim.metadata.name} is pending: {found.message}"
-        # The class of a claim can't change, and a cluster that never ran loses nothing when it is made anew.
+        # The class of a claim can't change, and a cluster that never ran loses nothing if it is created again.
         advice = f"if there is no {which}, add it, or delete the cluster and create it with"
         words = f"{words}; {advice} {'another' if asked else 'a'} controller.storage.className"
         return _no(READY, "VolumePending", words)
@@ -103,10 +103,10 @@ def in_charge(seen: ClusterObservation) -> Finding | None:
         words = f"slurmctld is held; 'seltzer debug {name}' opens a shell beside it, with --release it goes on"
         return _no(READY, "Held", words)
     if report.phase in ("crashed", "blocked"):
-        return _no(READY, report.phase.capitalize(), _trouble(report))
+        return _no(READY, report.phase.capitalize(), _guard_message(report))
     if pod is not None and report.phase == "running" and pod_state.ready(pod):
         wanted = seen.cluster.spec.controller.standby
-        ready = f"; {len(standbys(seen))} of {wanted} standbys are there" if wanted else ""
+        ready = f"; {len(standbys(seen))} of {wanted} standbys are ready" if wanted else ""
         return Finding(READY, "True", "Running", f"slurmctld {report.version}".strip() + f" answers{ready}")
     if pod is not None and not stuck_pods.is_ready(seen.nodes.get(pod.spec.node_name)):
         words = f"{_where(pod)}, which isn't ready; another pod takes over if it stays so"
@@ -118,16 +118,16 @@ def in_charge(seen: ClusterObservation) -> Finding | None:
 
 def standing_by(seen: ClusterObservation) -> Finding | None:
     """StandbyReady; None if no standby is wanted."""
-    wanted, there = seen.cluster.spec.controller.standby, standbys(seen)
+    wanted, found = seen.cluster.spec.controller.standby, standbys(seen)
     if wanted == 0:
         return None
-    if len(there) >= wanted:
-        return Finding("StandbyReady", "True", "StandingBy", ", ".join(map(_where, there)))
-    count = f"{len(there)} of {wanted} standbys are there"
+    if len(found) >= wanted:
+        return Finding("StandbyReady", "True", "StandingBy", ", ".join(map(_where, found)))
+    count = f"{len(found)} of {wanted} standbys are ready"
     if not GuardReport(seen.lease).holder:
         return _no("StandbyReady", "Starting", count)  # ControllerReady says what is wrong
-    if found := pod_state.first_trouble(others(seen)):
-        return _no("StandbyReady", found.reason, f"{count}: {found.message}")
+    if trouble := pod_state.first_trouble(others(seen)):
+        return _no("StandbyReady", trouble.reason, f"{count}: {trouble.message}")
     deployment = seen.deployments.get(CONTROLLER)
     for condition in deployment.status.conditions if deployment else ():
         if condition.type == "ReplicaFailure" and condition.status == "True":
@@ -136,10 +136,10 @@ def standing_by(seen: ClusterObservation) -> Finding | None:
 
 
 def state_safe(seen: ClusterObservation) -> Finding:
-    """StateSafe: whether the volume can hold what Slurm acknowledges."""
+    """StateSafe: whether Slurm can save what it acknowledges on the volume."""
     report, known = GuardReport(seen.lease), volume(seen)
     if report.phase == "blocked":
-        return _no("StateSafe", "Blocked", _trouble(report))
+        return _no("StateSafe", "Blocked", _guard_message(report))
     if known is UNSET or not known:
         return Finding("StateSafe", "Unknown", "Starting", "the state volume hasn't been looked at yet")
     room = f"{size(known.free)} of {size(known.size)} are free on the state volume"
@@ -155,7 +155,7 @@ def state_safe(seen: ClusterObservation) -> Finding:
     return Finding("StateSafe", "True", "EnoughSpace", room)
 
 
-def _trouble(report: GuardReport) -> str:
+def _guard_message(report: GuardReport) -> str:
     return f"slurmctld: {report.message or 'no reason given'}; see 'seltzer logs'"
 
 

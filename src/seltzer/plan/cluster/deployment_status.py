@@ -8,7 +8,7 @@ from seltzer.plan.conditions import Finding
 
 
 def ready(seen: ClusterObservation, component: str, type_: str, well: str) -> Finding:
-    """True, with the words `well`, while a pod of the Deployment is ready."""
+    """True, with the message `well`, while a pod of the Deployment is ready."""
     deployment = seen.deployments.get(component)
     if deployment and deployment.status.ready_replicas:
         return Finding(type_, "True", "Running", well)
@@ -16,7 +16,7 @@ def ready(seen: ClusterObservation, component: str, type_: str, well: str) -> Fi
 
 
 def not_ready(seen: ClusterObservation, component: str, type_: str) -> Finding:
-    """False, with the reason: a pod's trouble, or why the Deployment can't make pods."""
+    """False, with the reason: a pod's trouble, or why the Deployment can't create pods."""
     if found := pod_state.first_trouble(seen.pods.get(component, ())):
         return Finding(type_, "False", found.reason, found.message)
     deployment = seen.deployments.get(component)

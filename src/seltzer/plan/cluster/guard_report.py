@@ -29,10 +29,10 @@ from seltzer.api.status import Crash, Recovered, RecoveredJobs, Recovery, Volume
 _MOST_GROUPS = 512
 _MOST_EARLIER = 8
 _MOST_LINES = 20
-_MOST_WORDS = 300
-_MOST_NEWS = 16
-# What Kubernetes and people accept as the reason of an Event.
-_WORD = re.compile("[A-Z][A-Za-z]{1,63}")
+_MOST_CHARACTERS = 300
+_MOST_EVENTS = 16
+# The reason of an Event: CamelCase, as Kubernetes wants it.
+_REASON = re.compile("[A-Z][A-Za-z]{1,63}")
 
 T = TypeVar("T")
 
@@ -123,10 +123,10 @@ class GuardReport:
             return UNSET
         return Crash(
             time=found.time,
-            how=found.how[:_MOST_WORDS],
+            how=found.how[:_MOST_CHARACTERS],
             lines=_text(found.lines[-_MOST_LINES:]),
             backtrace=_text(found.backtrace[:_MOST_LINES]),
-            core=found.core[:_MOST_WORDS],
+            core=found.core[:_MOST_CHARACTERS],
         )
 
     @property
@@ -146,13 +146,13 @@ class GuardReport:
         )
 
     @property
-    def news(self) -> tuple[GuardEvent, ...]:
+    def events(self) -> tuple[GuardEvent, ...]:
         """The last few events, in order."""
         found = self._json(NEWS, tuple[GuardEvent, ...]) or ()
         return tuple(
-            GuardEvent(each.time, each.reason, each.message[:_MOST_WORDS])
-            for each in found[-_MOST_NEWS:]
-            if each.time and _WORD.fullmatch(each.reason)
+            GuardEvent(each.time, each.reason, each.message[:_MOST_CHARACTERS])
+            for each in found[-_MOST_EVENTS:]
+            if each.time and _REASON.fullmatch(each.reason)
         )
 
     def _json(self, annotation: str, kind: type[T]) -> T | None:
@@ -166,7 +166,7 @@ def _recovery(found: _Recovery) -> Recovery:
     groups = list({each.jobs: each for each in found.groups or _grouped(found.jobs)}.values())
     shown = tuple(
         RecoveredJobs(
-            outcome=each.outcome, why=each.why[:_MOST_WORDS], jobs=each.jobs, count=each.count, users=each.users
+            outcome=each.outcome, why=each.why[:_MOST_CHARACTERS], jobs=each.jobs, count=each.count, users=each.users
         )
         for each in groups[:_MOST_GROUPS]
     )
@@ -182,7 +182,7 @@ def _grouped(jobs: tuple[_Job, ...]) -> tuple[_Group, ...]:
 
 
 def _text(lines: tuple[str, ...]) -> str:
-    return "\n".join(line[:_MOST_WORDS] for line in lines)
+    return "\n".join(line[:_MOST_CHARACTERS] for line in lines)
 
 
 def _number(word: str | None) -> int:

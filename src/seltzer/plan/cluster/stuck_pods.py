@@ -1,10 +1,10 @@
-"""A controller's pod on a dead Kubernetes node: Kubernetes waits for the node forever, and the pod's successor for it.
+"""Removes a controller's pod from a dead node: Kubernetes waits for the node forever, and the successor for the pod.
 
 Kubernetes evicts a pod some seconds after its node became silent, often five and at times fifteen. If the guard is
-silent too there is nothing to wait for, and the successor can start.
+silent too, there is nothing to wait for, and the successor can start.
 
-Removing the pod's object doesn't end what may still run on the node. That is safe here: the successor renames the state
-directory, and from then on a slurmctld that was left behind can't save or acknowledge anything.
+Removing the pod object doesn't end processes that may still run on the node. That is safe here: the successor renames
+the state directory, and from then on a slurmctld that was left behind can't save or acknowledge anything.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MARGIN = 2.0
 
 
 def lost(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
-    """Whether it should go or be replaced, and its kubelet isn't known to see to that."""
+    """Whether it is being deleted or has to be replaced, and its kubelet isn't known to handle that."""
     if not pod.spec.node_name:
         return False
     node = nodes.get(pod.spec.node_name)
-    return not is_ready(node) if pod_state.deleting(pod) else not _heard_of(node) and _holds(pod, lease)
+    return not is_ready(node) if pod_state.deleting(pod) else not _reports(node) and _holds(pod, lease)
 
 
 def removals(
@@ -33,8 +33,8 @@ def removals(
 ) -> list[RemoveStuckPod]:
     """The pods to remove now; if `patient`, only those that Kubernetes evicts.
 
-    `silence` is for how many seconds the Lease hasn't changed, by our own clock: the guard's may differ. A missing node
-    counts as gone: `nodes` must be complete.
+    `silence`: for how many seconds the Lease hasn't changed, by our own clock, since the guard's may differ. `nodes`
+    must be complete: a missing node counts as gone.
     """
     found = []
     for pod in pods:
@@ -51,7 +51,8 @@ def removals(
     return found
 
 
-def told(removal: RemoveStuckPod) -> PlannedEvent:
+def event(removal: RemoveStuckPod) -> PlannedEvent:
+    """The Event that is recorded before the removal."""
     node = removal.node
     taint = f"kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
     advice = (
@@ -67,7 +68,7 @@ def told(removal: RemoveStuckPod) -> PlannedEvent:
 
 
 def is_ready(node: Node | None) -> bool:
-    """Whether its kubelet reports it ready; None is a node that doesn't exist."""
+    """Whether its kubelet reports it ready. None: the node doesn't exist."""
     return node is not None and _ready(node) == "True"
 
 
@@ -75,8 +76,8 @@ def _ready(node: Node) -> str:
     return next((each.status for each in node.status.conditions if each.type == "Ready"), "Unknown")
 
 
-def _heard_of(node: Node | None) -> bool:
-    """Whether its kubelet reports at all, even trouble: it may be about to end a pod, or to bring it back."""
+def _reports(node: Node | None) -> bool:
+    """Whether its kubelet reports at all, even trouble: it may still end a pod, or start it again."""
     return node is not None and _ready(node) != "Unknown"
 
 
@@ -84,7 +85,7 @@ def _state(pod: Pod, nodes: Mapping[str, Node]) -> str:
     node = nodes.get(pod.spec.node_name)
     if node is None:
         return "gone"
-    return "not ready" if _heard_of(node) else "not heard of"
+    return "not ready" if _reports(node) else "not heard of"
 
 
 def _grace_is_over(pod: Pod, now: float) -> bool:
@@ -98,13 +99,13 @@ def _holds(pod: Pod, lease: Lease | None) -> bool:
 
 
 def _is_replaced(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None) -> bool:
-    """Whether another pod is active and its kubelet is silent: waiting for its grace period helps nobody."""
+    """Whether another pod is active and its kubelet is silent: waiting for its grace period gains nothing."""
     replaced = lease is not None and bool(lease.spec.holder_identity) and not _holds(pod, lease)
-    return replaced and not _heard_of(nodes.get(pod.spec.node_name))
+    return replaced and not _reports(nodes.get(pod.spec.node_name))
 
 
 def _is_silent(pod: Pod, nodes: Mapping[str, Node], lease: Lease | None, silence: float) -> bool:
     """Whether it is active, and both its kubelet and its guard are silent."""
-    if lease is None or not _holds(pod, lease) or _heard_of(nodes.get(pod.spec.node_name)):
+    if lease is None or not _holds(pod, lease) or _reports(nodes.get(pod.spec.node_name)):
         return False
     return silence > (lease.spec.lease_duration_seconds or 0) + _MARGIN

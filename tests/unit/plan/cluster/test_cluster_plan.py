@@ -38,8 +38,9 @@ from seltzer.api.slurmcluster import (
 from seltzer.build.components import login, slurmrestd
 from seltzer.build.components.table import CONTROL_PLANE, findings
 from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
+from seltzer.plan.cluster import cluster_status
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted, decide
-from seltzer.plan.cluster.cluster_status import happenings, status
+from seltzer.plan.cluster.cluster_status import status
 
 REST, LOGIN = slurmrestd.NAME, login.NAME
 CONFIG_MAP = manifest("ConfigMap", "demo-config", "d1")
@@ -302,7 +303,7 @@ NO_IMAGE = objects.pod("demo-login-x", state="ErrImagePull", words="not found")
         ("ConfigValid", running(), "True", "Applied", "slurmctld runs with it"),
         ("ConfigValid", running(lease=lease(config="d0")), "True", "RollingOut", "about to read it"),
         ("ConfigValid", running(active="d0"), "Unknown", "Trying", "about to be tried"),
-        ("ConfigValid", running(active="d0", trials=(tried("waiting"),)), "Unknown", "Trying", "is being started"),
+        ("ConfigValid", running(active="d0", trials=(tried("waiting"),)), "Unknown", "Trying", "a trial starts"),
         ("ConfigValid", running(active="d0", trials=(tried("Failed"),)), "Unknown", "Trying", "interrupted"),
         ("ConfigValid", running(candidate=None, refusal="bad key"), "False", "Refused", "bad key; the cluster goes on"),
         (
@@ -336,7 +337,7 @@ def test_the_numbers_are_slurms() -> None:
 
 
 def events(observation: ClusterObservation, before: SlurmCluster | None = None) -> list[str]:
-    found = happenings(before or observation.cluster, told(observation), observation, decide(observation))
+    found = cluster_status.events(before or observation.cluster, told(observation), observation, decide(observation))
     return [each.reason for each in found]
 
 

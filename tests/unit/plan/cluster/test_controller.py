@@ -27,8 +27,9 @@ from seltzer.api.core import (
 from seltzer.api.labels import CONFIG, CRASH, EPOCH, HOLD, NEWS, RECOVERED, RESTARTS, VOLUME
 from seltzer.api.slurmcluster import Controller, SlurmCluster, SlurmClusterSpec
 from seltzer.plan.actions import Hold, PlannedEvent, RemoveStuckPod
+from seltzer.plan.cluster import cluster_status
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation, decide, wakeups
-from seltzer.plan.cluster.cluster_status import announcements, happenings
+from seltzer.plan.cluster.cluster_status import announcements
 from seltzer.plan.cluster.guard_report import GuardReport
 
 GIB = 2**30
@@ -85,7 +86,7 @@ QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCrea
             looking(wanting(standby=2), pod("c-a"), pod("c-b", "n2")),
             "True",
             "Running",
-            "answers; 1 of 2 standbys are there",
+            "answers; 1 of 2 standbys are ready",
         ),
         ("ControllerReady", looking(lease=lease(phase="held")), "False", "Held", "'seltzer debug demo'"),
         ("ControllerReady", looking(lease=lease(phase="crashed", message="x")), "False", "Crashed", "slurmctld: x"),
@@ -122,20 +123,20 @@ QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCrea
             "StandingBy",
             "c-b on n2",
         ),
-        ("StandbyReady", looking(wanting(standby=1)), "False", "Starting", "0 of 1 standbys are there"),
+        ("StandbyReady", looking(wanting(standby=1)), "False", "Starting", "0 of 1 standbys are ready"),
         (
             "StandbyReady",
             looking(wanting(standby=1), pod("c-b", "", "Unschedulable", "no node"), lease=lease(holder="")),
             "False",
             "Starting",
-            "0 of 1 standbys are there",
+            "0 of 1 standbys are ready",
         ),
         (
             "StandbyReady",
             looking(wanting(standby=2), pod("c-a"), pod("c-b"), pod("c-c", "", "Unschedulable", "no node")),
             "False",
             "Unschedulable",
-            "1 of 2 standbys are there: pod c-c: no node; add Kubernetes nodes",
+            "1 of 2 standbys are ready: pod c-c: no node; add Kubernetes nodes",
         ),
         (
             "StandbyReady",
@@ -207,7 +208,7 @@ def test_a_new_guard_that_knows_nothing_takes_nothing_away() -> None:
 def test_what_makes_no_sense_was_not_told(said: str) -> None:
     annotations = dict.fromkeys((CRASH, RECOVERED, VOLUME, EPOCH, RESTARTS, HOLD, NEWS), said)
     found = GuardReport(Lease(metadata=ObjectMeta(annotations=annotations)))
-    assert (found.crash, found.recovered, found.volume, found.news) == (UNSET, UNSET, UNSET, ())
+    assert (found.crash, found.recovered, found.volume, found.events) == (UNSET, UNSET, UNSET, ())
     assert (found.epoch, found.restarts, found.hold, found.holder, found.phase) == (0, 0, False, "", "")
 
 
@@ -272,9 +273,9 @@ def events(before: ClusterObservation, after: ClusterObservation) -> list[Planne
     known = replace_status(before.cluster, told(before))
     now = replace(after, cluster=SlurmCluster(metadata=known.metadata, spec=after.cluster.spec, status=known.status))
     status = told(now)
-    found = happenings(now.cluster, status, now, decide(now))
+    found = cluster_status.events(now.cluster, status, now, decide(now))
     again = replace(now, cluster=replace_status(now.cluster, status))
-    assert happenings(again.cluster, told(again), again, decide(again)) == [], "it is told twice"
+    assert cluster_status.events(again.cluster, told(again), again, decide(again)) == [], "it is told twice"
     return found
 
 
@@ -406,7 +407,7 @@ def test_the_from_of_a_failover_is_known_though_nobody_held_the_lease_in_between
     nobody = looking(first, pod("c-b", "n2"), lease=lease(holder=""))
     second = replace_status(cluster(), told(nobody))
     after = looking(second, pod("c-b", "n2"), lease=lease("c-b", 1, "now"))
-    found = happenings(second, told(after), after, decide(after))
+    found = cluster_status.events(second, told(after), after, decide(after))
     assert "c-b on n2 has taken over as the controller from c-a on n1" in [each.message for each in found]
 
 
