@@ -60,7 +60,7 @@ def drain(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Let a node take no new jobs; those that run on it go on. Seltzer never undoes this by itself."""
+    """Stop new jobs from starting on nodes; running jobs continue. Seltzer never undoes this by itself."""
     words = checked_reason(reason)
     place = kube.locate(namespace, context)
     target = kube.talk(place, lambda client: find(client, place, node))
@@ -81,7 +81,7 @@ def resume(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Let a node that was drained or down take jobs again; of a NodeSet, those that are."""
+    """Return drained or down nodes to service; for a NodeSet, all of its nodes that are drained or down."""
     place = kube.locate(namespace, context)
     target = kube.talk(place, lambda client: find(client, place, node))
     shut, notes = resumable(target)

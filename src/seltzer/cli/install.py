@@ -109,9 +109,9 @@ def uninstall(
     namespace: SystemNamespace = SYSTEM_NAMESPACE,
     context: Context = None,
 ) -> None:
-    """Remove the operator. Clusters go on running, but nobody looks after them any more.
+    """Remove the operator. Clusters keep running, but nothing reconciles them any more.
 
-    With --crds the kinds go too. Since that would delete every cluster, it is refused while there are any.
+    --crds removes the kinds too. That would delete every cluster, so it is refused while there are any.
     """
     place = kube.locate(namespace, context)
     clusters = kube.talk(place, _clusters)

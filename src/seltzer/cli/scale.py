@@ -24,7 +24,7 @@ def scale(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Give a NodeSet more nodes, or fewer. Nodes are drained before they are removed: no job is lost.
+    """Change the number of nodes in a NodeSet. Nodes are drained before they are removed: no job is lost.
 
     Parameters
     ----------
