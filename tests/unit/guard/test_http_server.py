@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.fakes.guard.rig import until
+from tests.programs import write_program
 
 from seltzer.controllers.slurmd_probe import AT_ONCE
 from seltzer.guard import http_server, slurmd_probe
@@ -44,10 +45,7 @@ class Asked:
         self.port = self.server.server_address[1]
 
     def script(self, text: str) -> None:
-        half = self.folder / "half"
-        half.write_text(f"#!/bin/sh\n{text}\n")
-        half.chmod(0o755)
-        half.rename(self.squeue)
+        write_program(self.squeue, f"#!/bin/sh\n{text}\n")
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
         connection = HTTPConnection("127.0.0.1", self.port)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.fakes.guard.api import FakeApi
 from tests.fakes.guard.rig import Rig, alive, until
+from tests.programs import write_program
 
 
 @pytest.fixture
@@ -172,9 +173,8 @@ def _ready(rig: Rig, identity: str) -> bool:
 
 
 def test_what_a_crash_left_is_told_and_the_backtrace_comes_after_the_restart(rig: Rig) -> None:
-    gdb = rig.folder / "gdb"
-    gdb.write_text(f"#!/bin/sh\ntail -1 {rig.state}/*/seltzer.stamps > {rig.folder}/seen\necho '#0  boom ()'\n")
-    gdb.chmod(0o755)
+    gdb = f"#!/bin/sh\ntail -1 {rig.state}/*/seltzer.stamps > {rig.folder}/seen\necho '#0  boom ()'\n"
+    write_program(rig.folder / "gdb", gdb)
     rig.start()
     pid = rig.running()
     starts = len(rig.happened("start"))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.fakes.guard.api import FakeApi
 from tests.fakes.guard.rig import Rig, until
+from tests.programs import write_program
 from tests.unit.guard.recovery.test_files import submit, write_job
 
 from seltzer.guard.recovery import first_job_id
@@ -34,10 +35,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 def answer(folder: Path, squeue: str) -> None:
     """What squeue does from now on."""
-    half = folder / "commands" / "half"
-    half.write_text(squeue)
-    half.chmod(0o755)
-    half.rename(folder / "commands" / "squeue")
+    write_program(folder / "commands" / "squeue", squeue)
 
 
 def conf(rig: Rig) -> str:
@@ -221,16 +219,14 @@ def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
 def diagnose(rig: Rig, *counts: int) -> None:
     """What sdiag says of slurmctld's threads that talk to nodes, one time after the other, and the last for ever."""
     (rig.folder / "counts").write_text("".join(f"{each}\n" for each in counts))
-    new = rig.folder / "sdiag.new"
-    new.write_text(f"""#!/bin/sh
+    sdiag = f"""#!/bin/sh
 cd {rig.folder}
 echo asked >> asked
 echo "Agent count:          0"
 echo "Agent thread count:   $(head -n 1 counts)"
 [ "$(wc -l < counts)" = 1 ] || sed -i 1d counts
-""")
-    new.chmod(0o755)
-    new.rename(rig.folder / "sdiag")
+"""
+    write_program(rig.folder / "sdiag", sdiag)
 
 
 def asked(rig: Rig) -> int:
@@ -264,8 +260,7 @@ def test_a_talk_to_nodes_that_is_over_soon_puts_nothing_off(rig: Rig) -> None:
 
 
 def test_who_can_not_tell_is_not_waited_for(rig: Rig) -> None:
-    (rig.folder / "sdiag").write_text("#!/bin/sh\necho something else\n")
-    (rig.folder / "sdiag").chmod(0o755)
+    write_program(rig.folder / "sdiag", "#!/bin/sh\necho something else\n")
     rig.start(reregister_after=0.1, reregister_retry=60.0)
     pid = rig.running()
     lose(rig, 12)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import slurm as recovery_slurm
@@ -45,10 +46,7 @@ while True:
 
 
 def command(folder: Path, name: str, script: str, shell: str = "/bin/sh") -> str:
-    file = folder / name
-    file.write_text(f"#!{shell}\n{script}")
-    file.chmod(0o755)
-    return str(file)
+    return str(write_program(folder / name, f"#!{shell}\n{script}"))
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.guard.rig import until
+from tests.programs import write_program
 
 from seltzer.guard import log
 from seltzer.guard.kube.report import JSON_LIMIT, Report
@@ -35,8 +36,7 @@ class Scene:
         self.crashes = Crashes(settings, self._processes, self.report)
 
     def script(self, text: str) -> None:
-        self.gdb.write_text(f"#!/bin/sh\n{text}\n")
-        self.gdb.chmod(0o755)
+        write_program(self.gdb, f"#!/bin/sh\n{text}\n")
 
     def crash(self, how: str = "kill -KILL $$", core: str | None = "core") -> dict[str, object]:
         """A slurmctld that says something and ends like this; what is told of it at once."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.fakes.guard.rig import until
+from tests.programs import write_program
 
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
@@ -60,13 +61,12 @@ Tell = Callable[[bytes], PartitionUpdater]
 @pytest.fixture
 def tell(tmp_path: Path) -> Tell:
     """scontrol fails while there is a file with the name of the partition."""
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(
+    scontrol = write_program(
+        tmp_path / "scontrol",
         f'#!/bin/sh\ncd {tmp_path}\necho "$@" >> said\n[ ! -e "down-${{2#PartitionName=}}" ] || exit 1\n'
         # Each save is later than the one before, however fast they come.
-        '[ -e unsaved ] || { echo "$@" > part_state; touch -d "@$(wc -l < said)" part_state; }\n'
+        '[ -e unsaved ] || { echo "$@" > part_state; touch -d "@$(wc -l < said)" part_state; }\n',
     )
-    scontrol.chmod(0o755)
     places = dataclasses.replace(Places(), etc=tmp_path, scontrol=str(scontrol))
     settings = Settings("ns", "lease", "slice", "pod", "address", places, Times(partitions=600))
 
