@@ -2,7 +2,9 @@
 guard that is started so takes a fraction of the time.
 
 A line of JSON asks, and a line answers. `{"settings": …, "port": …, "clock": …, "env": …, "stderr": …}` starts a guard,
-and is answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs.
+and is answered with its process id; `{"poll": ID}` with the code that it exited with, and null as long as it runs;
+`{"sweep": true}` ends every process that ended guards have left, as the kernel does with a container's, and is answered
+with their number.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import ctypes
 import http.client
 import json
 import os
+import signal
 import struct
 import sys
 import traceback
@@ -29,11 +32,36 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def serve() -> None:
+    inherit_orphans()
     codes: dict[int, int] = {}
+    guards: set[int] = set()
     for line in sys.stdin:
         asked = json.loads(line)
-        answer = poll(asked["poll"], codes) if "poll" in asked else start(asked)
+        answer: int | None
+        if "poll" in asked:
+            answer = poll(asked["poll"], codes)
+        elif "sweep" in asked:
+            answer = sweep(guards)
+        else:
+            answer = start(asked)
+            guards.add(answer)
         print(json.dumps(answer), flush=True)
+
+
+def inherit_orphans() -> None:
+    """Orphans become our children, as they become PID 1's."""
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def sweep(guards: set[int]) -> int:
+    """Kill all our children but the guards, until there are none: those that they leave become ours too."""
+    swept = 0
+    while left := {int(pid) for pid in Path("/proc/thread-self/children").read_text().split()} - guards:
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        swept += len(left)
+    return swept
 
 
 def poll(pid: int, codes: dict[int, int]) -> int | None:
@@ -88,8 +116,7 @@ def settings(given: dict[str, Any]) -> Settings:
 
 
 def guard(found: Settings, port: int) -> int:
-    """It inherits orphans as PID 1 would."""
-    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    inherit_orphans()
     api = KubeClient(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=found.times.api), lambda: "token")
     processes = Processes()
     supervisor = Supervisor(found, api, processes)

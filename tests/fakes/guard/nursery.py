@@ -36,6 +36,10 @@ class Nursery:
         answer: int | None = json.loads(self._process.stdout.readline())
         return answer
 
+    def sweep(self) -> None:
+        """End what ended guards have left."""
+        self.ask({"sweep": True})
+
 
 @functools.cache
 def nursery() -> Nursery:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.guard.api import FakeApi
-from tests.fakes.guard.nursery import FAKES, Guard
+from tests.fakes.guard.nursery import FAKES, Guard, nursery
 from tests.fakes.ports import Port
 
 TIMES = {
@@ -210,6 +210,7 @@ class Rig:
             guard.send_signal(signal.SIGCONT)
             guard.kill()
             guard.wait()
+        nursery().sweep()
         for port in self._ports:
             port.give_back()
         print(self.said)  # for who looks at a test that failed
