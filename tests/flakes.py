@@ -64,7 +64,8 @@ def report(runs: Sequence[Run]) -> Iterator[str]:
     if not failures:
         yield f"no test failed in {len(runs)} runs"
         return
-    yield f"{len(failures)} tests failed in {sum(bool(run.failed) for run in runs)} of {len(runs)} runs:"
+    some = "1 test" if len(failures) == 1 else f"{len(failures)} tests"
+    yield f"{some} failed in {sum(bool(run.failed) for run in runs)} of {len(runs)} runs:"
     width = len(f"{max(failures.values())} of {len(runs)}")
     for name, count in sorted(failures.items(), key=lambda each: (-each[1], each[0])):
         yield f"  {f'{count} of {len(runs)}':>{width}}  {name}"

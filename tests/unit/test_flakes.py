@@ -76,7 +76,7 @@ def test_a_test_that_fails_now_and_then_is_found(
     assert flakes.main(["--runs", "2", "--hogs", "1", "--", *alone, "test_some.py"]) == 1
     said = capfd.readouterr().out
     assert "run 1 of 2: 1 passed, 1 failed" in said and "run 2 of 2: 2 passed, 0 failed" in said
-    assert said.endswith("1 tests failed in 1 of 2 runs:\n  1 of 2  test_some.py::test_later\n")
+    assert said.endswith("1 test failed in 1 of 2 runs:\n  1 of 2  test_some.py::test_later\n")
     assert "assert been" in (tmp_path / "logs" / "run-1.txt").read_text()
     assert flakes.main(["--runs", "1", "--hogs", "0", "--", *alone, "no-such-file.py"]) == 1
     assert "(pytest itself: exit code 4)" in capfd.readouterr().out

@@ -6,15 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
+from tests.virtual_time import quiet
 
 from seltzer.controllers.slurm_feeds import DEADLINES_EVERY, EVERY, FRESH, WANTED, Deadlines, Feed
 from seltzer.slurm.errors import Unavailable
-
-
-async def settle() -> None:
-    """Whatever can happen now has happened."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 class Slurm:
@@ -40,12 +35,12 @@ class Slurm:
 
     async def answer(self, number: int | None) -> None:
         self.open.pop(0)[1].set_result(number)
-        await settle()
+        await quiet()
 
     async def turn(self, seconds: float = 0.0) -> None:
         self.now += seconds
         self.feed._wake.set()
-        await settle()
+        await quiet()
 
 
 @pytest.fixture
@@ -105,12 +100,12 @@ async def test_a_check_before_a_write_asks_now_and_tells_the_plans(slurm: Slurm)
     await slurm.turn()
     await slurm.answer(0)
     check = asyncio.create_task(slurm.feed.now("cpu"))
-    await settle()
+    await quiet()
     await slurm.answer(2)
     assert await check == 2
     assert (slurm.changes, slurm.feed.latest("cpu")) == (2, 2)
     check = asyncio.create_task(slurm.feed.now("cpu"))
-    await settle()
+    await quiet()
     await slurm.answer(None)
     assert await check is None, "what was known before doesn't count here"
 
@@ -137,7 +132,7 @@ class Jobs:
 async def jobs() -> AsyncIterator[Jobs]:
     made = Jobs()
     running = asyncio.create_task(made.deadlines.run())
-    await settle()
+    await quiet()
     yield made
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -146,11 +141,11 @@ async def jobs() -> AsyncIterator[Jobs]:
 async def test_deadlines_are_fetched_when_jobs_change_and_then_rest(jobs: Jobs) -> None:
     assert jobs.deadlines.age == float("inf")
     jobs.deadlines.jobs_changed()
-    await settle()
+    await quiet()
     assert (jobs.deadlines.free_at, jobs.changes) == ({"cpu-0": 60.0}, [frozenset({"cpu-0"})])
     jobs.now += DEADLINES_EVERY / 2
     jobs.deadlines.jobs_changed()
-    await settle()
+    await quiet()
     assert (jobs.asked, jobs.deadlines.age) == (1, DEADLINES_EVERY / 2)
 
 
@@ -159,11 +154,11 @@ async def test_a_plan_that_waits_for_deadlines_is_woken_whatever_the_answer(
     jobs: Jobs, until: Mapping[str, float | None] | None
 ) -> None:
     jobs.deadlines.jobs_changed()
-    await settle()
+    await quiet()
     jobs.now, jobs.until = jobs.now + 60.0, until
     jobs.deadlines.want()
-    await settle()
+    await quiet()
     assert (jobs.asked, len(jobs.changes), jobs.deadlines.age) == (2, 2, 0.0)
     assert jobs.deadlines.free_at == (until or {"cpu-0": 60.0})
-    await settle()
+    await quiet()
     assert jobs.asked == 2, "and then it rests again"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from types import SimpleNamespace
 
 import pytest
+from tests.virtual_time import quiet
 
 from seltzer.controllers import slurmd_probe
 from seltzer.controllers.slurmd_probe import AT_ONCE, EVERY, FRESH, WANTED, SlurmdProbe
@@ -45,8 +46,7 @@ class Guard:
         """So many seconds later, all has happened that can happen."""
         self.now += seconds
         self.probe._wake.set()
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await quiet()
 
 
 @pytest.fixture
