@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import virtual_time
 from tests.builders import objects
 
 from seltzer.api.common import NodeCounts
@@ -122,7 +123,7 @@ def test_without_a_sandbox_it_says_what_is_missing(tmp_path: Path, monkeypatch: 
 
 
 def test_a_server_that_is_not_there_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "_GREETING", 0.3)
+    monkeypatch.setattr("asyncio.run", virtual_time.run)
     place = kube.Place(Config("http://127.0.0.1:1", ssl.create_default_context()), "here")
     with pytest.raises(SeltzerError, match=r"can't be reached.*127\.0\.0\.1:1.*choose another context"):
         kube.talk(place, lambda client: kube.every(client, kinds.CLUSTERS))

@@ -18,7 +18,7 @@ from seltzer.guard.slurmctld.trial import harmless
 
 # `trial` takes signals, so it gets a process of its own, as in its pod.
 RUN = """
-import json, sys, types
+import itertools, json, sys, types
 from pathlib import Path
 from seltzer.guard.slurmctld import child, trial
 from seltzer.guard.processes import Processes
@@ -32,12 +32,12 @@ class Heard(trial.Child):
         super().__init__(*args)
         heard.append(self)
 
-# Time stands still until slurmctld was heard to say that it hangs.
-heard = []
+# Time stands still until slurmctld was heard to say that it hangs; then it passes with every look.
+heard, looks = [], itertools.count(1)
 hangs = lambda: any("does not answer" in line for each in heard for line in each.lines)
 trial.Child = Heard
 child.LAST_LINES = 600.0
-trial.time = types.SimpleNamespace(monotonic=lambda: 1000.0 if hangs() else 0.0)
+trial.time = types.SimpleNamespace(monotonic=lambda: float(next(looks)) if hangs() else 0.0)
 sys.exit(trial.run(places, Times(trial=given["trial"], probe=0.01), Processes()))
 """
 
