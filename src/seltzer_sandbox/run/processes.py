@@ -10,8 +10,10 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,7 +109,8 @@ class Registry:
 
     def start(self, name: str, spawn: Spawn) -> Record:
         """Start a process and record it."""
-        return self.record(name, spawn.start().pid)
+        with _without_interrupt():
+            return self.record(name, spawn.start().pid)
 
     def start_init(self, name: str, spawn: Spawn, deadline: float = 10.0) -> Record:
         """Start the init of a namespace, wait until its script reports that it is ready, and record it."""
@@ -166,6 +169,24 @@ def _stat(pid: int) -> list[str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return text[text.rindex(")") + 2 :].split()  # the name before it may contain anything, brackets too
+
+
+@contextmanager
+def _without_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C to the end of the block. A process that is started but not recorded would never be found again, and
+    would keep the ports that the next one needs."""
+    in_main = threading.current_thread() is threading.main_thread()  # Python interrupts no other thread
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    interrupted = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 def _started(pid: int) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -45,6 +46,27 @@ def test_a_process_is_alive_as_long_as_it_runs(registry: Registry, sleeper: subp
     assert not record.alive
     assert registry.get("n1/kubelet") is None
     assert registry.names() == ["n1/kubelet"], "that it was once there is known"
+
+
+def test_a_process_that_is_started_under_control_c_is_recorded(
+    registry: Registry, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """One that isn't would never be found again, and its ports would stay taken."""
+
+    class Interrupted:
+        def start(self) -> subprocess.Popen[bytes]:
+            os.kill(os.getpid(), signal.SIGINT)
+            return sleeper
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            registry.start("etcd", cast(Spawn, Interrupted()))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    found = registry.get("etcd")
+    assert found and found.pid == sleeper.pid
 
 
 def test_after_a_reboot_nobody_is_one_of_ours(registry: Registry, sleeper: subprocess.Popen[bytes]) -> None:
