@@ -54,7 +54,9 @@ def main(words: list[str]) -> int:
             note("deaf")
             continue
         try:
-            (state / "job_state").write_text("jobs")
+            # In one step, as Slurm does: between its truncation and its content a file would look saved twice.
+            (state / "job_state.new").write_text("jobs")
+            (state / "job_state.new").rename(state / "job_state")
         except OSError:
             note("unsaved")
         if got == signal.SIGTERM:
