@@ -70,6 +70,21 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster.delete_later()
 
 
+@pytest.fixture(autouse=True)
+def calm(cluster: Cluster) -> None:
+    """Each test begins after the re-registration that follows the repair of the one before.
+
+    It is a reconfigure: it saves everything, and leaves what is released meanwhile to the backfill scheduler.
+    """
+
+    def called() -> bool:
+        repaired = recovered(cluster).get("time", "")
+        news = json.loads(told(cluster, "news") or "[]")
+        return not repaired or any(each["reason"] == "NodesCalled" and each["time"] > repaired for each in news)
+
+    until("all nodes have registered again after the last crash", called, deadline=180)
+
+
 def records(lines: str) -> dict[str, dict[str, str]]:
     """What slurmctld knows about each job, by its ID, as far as it doesn't depend on when it was submitted."""
     found = {}
