@@ -11,6 +11,9 @@
  * reaper inherits what the shell leaves behind. When su has ended or the stand-in is gone, it kills all of that. Where the
  * kernel allows the namespaces, and for any other clone(), nothing changes.
  *
+ * Files that users name. slurmstepd opens a job's input and output itself, and an open() of a FIFO waits for the other end.
+ * Such a slurmstepd couldn't be ended: the job stayed "completing" for ever, and the node with it. Here it waits for a while.
+ *
  * What jobs leave behind. proctrack/linuxproc ends a step's processes by following the tree from slurmstepd down. A process
  * whose parent has ended left that tree, and ran on after its job. With slurmstepd as its new parent it stays in the tree.
  */
@@ -18,6 +21,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +29,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,20 +37,29 @@
 #define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
 /* More than a kernel can give: waiting for it and killing it fail, and harm nobody. */
 #define NO_PROCESS 0x3fffffff
+/* Five seconds. */
 #define TRIES 50
-#define BETWEEN_TRIES_NS 100000000
+#define BETWEEN_TRIES_MS 100
 
 static int (*kernel_clone)(int (*)(void *), void *, int, void *, ...);
+static int (*kernel_open)(const char *, int, ...);
 static int (*kernel_mount)(const char *, const char *, const char *, unsigned long, const void *);
 /* How long a login may take; 0 for slurmd's own limit, two minutes. */
 static unsigned most_seconds;
 /* In su's process, until it is su. */
 static int without_namespaces;
 
-__attribute__((constructor)) static void prepare(void)
+/* Libraries may open files before this one is prepared. Another thread that does this too finds the same. */
+static void find_next(void)
 {
 	kernel_clone = (typeof(kernel_clone)) dlsym(RTLD_NEXT, "clone");
 	kernel_mount = (typeof(kernel_mount)) dlsym(RTLD_NEXT, "mount");
+	kernel_open = (typeof(kernel_open)) dlsym(RTLD_NEXT, "open");
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+	find_next();
 	const char *limit = getenv("SELTZER_LOGIN_TIMEOUT");
 	most_seconds = limit ? strtoul(limit, NULL, 10) : 0;
 	/* slurmd needs the variable, since it executes itself again on a reconfigure. Nothing that it starts does: this
@@ -60,6 +74,11 @@ __attribute__((constructor)) static void prepare(void)
 		else
 			unsetenv("LD_PRELOAD");
 	}
+}
+
+static void wait_a_bit(void)
+{
+	nanosleep(&(struct timespec) {.tv_nsec = BETWEEN_TRIES_MS * 1000000L}, NULL);
 }
 
 /* Kills the children of this process, which has one thread. Without procfs it kills `known` only. */
@@ -180,7 +199,7 @@ int clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
 			started = start_without_namespaces(run, argument);
 		if (started > 0)
 			return started;
-		nanosleep(&(struct timespec) {.tv_nsec = BETWEEN_TRIES_NS}, NULL);
+		wait_a_bit();
 	}
 	return NO_PROCESS;
 }
@@ -191,4 +210,37 @@ int mount(const char *source, const char *target, const char *type, unsigned lon
 	if (without_namespaces)
 		return 0;
 	return kernel_mount(source, target, type, flags, data);
+}
+
+/* Waits for the other end of a FIFO, but not for ever. */
+static int open_for_user(const char *path, int flags, mode_t mode)
+{
+	struct stat its;
+	int file;
+
+	for (int tries = 0; (file = kernel_open(path, flags | O_NONBLOCK, mode)) < 0; tries++) {
+		/* Nobody reads from it. */
+		if (errno != ENXIO || tries >= TRIES)
+			return -1;
+		wait_a_bit();
+	}
+	if ((flags & O_ACCMODE) == O_RDONLY && fstat(file, &its) == 0 && S_ISFIFO(its.st_mode))
+		poll(&(struct pollfd) {.fd = file, .events = POLLIN}, 1, TRIES * BETWEEN_TRIES_MS);
+	fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+	return file;
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list more;
+	va_start(more, flags);
+	mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+	va_end(more);
+
+	if (!kernel_open)
+		find_next();
+	/* As a user, they open what that user has named. */
+	if (geteuid() == 0 || flags & O_NONBLOCK)
+		return kernel_open(path, flags, mode);
+	return open_for_user(path, flags, mode);
 }
