@@ -384,7 +384,7 @@ COMPLETED: launch failed
     SRUN --mpi=cray_shasta true
 CANCELLED
     SALLOC --no-shell && scancel --name=$ROW
-CANCELLED or FAILED
+CANCELLED or FAILED or error
     timeout 3 SRUN --debugger-test true
 FAILED
     printf '#!' >/tmp/$ROW.sh; SBATCH /tmp/$ROW.sh
