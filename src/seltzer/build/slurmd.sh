@@ -3,6 +3,8 @@
 readonly LOOKS=5 EVERY=3
 # All containers of a pod have this file, whatever becomes of them.
 readonly WAIT=22 LIVED=/dev/shm/seltzer.slurmd-lived
+# What slurmd misses in an unprivileged container: without it, an `sbatch --export=NONE` ends slurmd (images/slurm/slurmd.c).
+readonly LIBRARY=/usr/lib/seltzer/slurmd.so
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
@@ -46,7 +48,11 @@ done
 
 while :; do
     started=$SECONDS deaf=0
-    "$@" &
+    if [[ -e $LIBRARY ]]; then
+        LD_PRELOAD="$LIBRARY${LD_PRELOAD:+ $LD_PRELOAD}" "$@" &
+    else
+        "$@" &
+    fi
     slurmd=$!
     while kill -0 "$slurmd" 2>/dev/null; do
         if [[ $ending ]] && ! job_runs; then
