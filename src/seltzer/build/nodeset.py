@@ -13,7 +13,7 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, pods, quantity
+from . import clients, names, network, node_names, pods, quantity
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -48,7 +48,9 @@ def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable
     }
 
     def make(name: str) -> Manifest:
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": built["spec"]}
+        # With a hostname the pod has a name in DNS. It isn't part of the template's hash.
+        spec = {**built["spec"], "hostname": name}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": spec}
 
     return make
 
@@ -109,6 +111,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Always",
+        "subdomain": node_names.service(cluster, nodeset.metadata.namespace),
         "terminationGracePeriodSeconds": 30,
         "affinity": pods.spread(names.nodeset_selector(nodeset, cluster)),
         "securityContext": dict(pods.SECCOMP),
@@ -123,7 +126,8 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         _sized(container, nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
     ]
-    return {**built, "spec": {**built["spec"], "containers": containers}}
+    spec = node_names.searched({**built["spec"], "containers": containers}, cluster, images)
+    return {**built, "spec": spec}
 
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:

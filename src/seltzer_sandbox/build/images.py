@@ -216,7 +216,7 @@ def _recipes(binaries: Path) -> list[Recipe]:
     for program in ("pause", "coredns"):
         if not (binaries / program).is_file():
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
-    slurm = {name: images / "slurm" / name for name in ("install", "nss.c")}
+    slurm = {name: images / "slurm" / name for name in ("install", "nss.c", "nss_job.c", "nss_answer.h")}
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py"), *(package / "wire").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
