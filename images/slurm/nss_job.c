@@ -5,7 +5,8 @@
  * step, is the one that Slurm's own nss_slurm speaks; tests/e2e/test_names.py notices if it changes.
  *
  * A name without a dot, or in a domain of nodes that the pod searches. All else, and all processes outside of jobs, are
- * DNS's concern. So are names of addresses: steps don't answer these.
+ * DNS's concern: we are unavailable then. So are names of addresses: steps don't answer these. `[NOTFOUND=return]` behind
+ * us keeps questions for the other family away from DNS, which would answer late where it is down.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -110,7 +111,7 @@ static int ask_step(const char *path, const char *node, struct address *address)
 	struct sockaddr_un where = {.sun_family = AF_UNIX};
 	struct timeval patience = {.tv_usec = PATIENCE_MS * 1000};
 	int version = PROTOCOL, question[] = {REQUEST_GETHOST, NOT_MATCH_PID, (int) strlen(node)};
-	int found = 0, aliases = 0, addresses = 0, known = 0;
+	int found = 0, aliases = 0, known = 0;
 	if (strlen(path) >= sizeof(where.sun_path))
 		return 0;
 	strcpy(where.sun_path, path);
@@ -128,8 +129,7 @@ static int ask_step(const char *path, const char *node, struct address *address)
 		if (!skip(fd))
 			goto end;
 	known = get(fd, &address->family, sizeof(address->family)) &&
-		get(fd, &address->length, sizeof(address->length)) && get(fd, &addresses, sizeof(addresses)) &&
-		addresses > 0 &&
+		get(fd, &address->length, sizeof(address->length)) &&
 		((address->family == AF_INET && address->length == sizeof(struct in_addr)) ||
 		 (address->family == AF_INET6 && address->length == sizeof(struct in6_addr))) &&
 		get(fd, address->bytes, address->length);
@@ -160,12 +160,17 @@ static int find(const char *name, struct address *address)
 	return known;
 }
 
+static enum nss_status not_ours(int *errnop, int *herrnop)
+{
+	return no(NSS_STATUS_UNAVAIL, ENOENT, NO_RECOVERY, errnop, herrnop);
+}
+
 enum nss_status _nss_seltzer_job_gethostbyname4_r(const char *name, struct gaih_addrtuple **pat, char *buffer,
 						  size_t buflen, int *errnop, int *herrnop, int32_t *ttlp)
 {
 	struct address address;
 	if (!find(name, &address))
-		return unknown(errnop, herrnop);
+		return not_ours(errnop, herrnop);
 	return as_tuple(name, &address, pat, buffer, buflen, errnop, herrnop, ttlp);
 }
 
@@ -173,9 +178,11 @@ enum nss_status _nss_seltzer_job_gethostbyname2_r(const char *name, int family, 
 						  size_t buflen, int *errnop, int *herrnop)
 {
 	struct address address;
-	/* A step has one address for each node: in the other family there is none. */
-	if (!find(name, &address) || address.family != family)
-		return unknown(errnop, herrnop);
+	if (!find(name, &address))
+		return not_ours(errnop, herrnop);
+	/* A step has one address for each node. */
+	if (address.family != family)
+		return no(NSS_STATUS_NOTFOUND, ENOENT, NO_DATA, errnop, herrnop);
 	return as_hostent(name, &address, result, buffer, buflen, errnop, herrnop);
 }
 
