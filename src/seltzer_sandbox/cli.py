@@ -155,7 +155,10 @@ def running() -> RunningSandbox | None:
 
 @app.command
 def load(archive: Path, /, *, name: Name = layout.DEFAULT_NAME) -> None:
-    """Load a container image archive (docker or OCI) into every node of a sandbox."""
+    """Load a container image archive (docker or OCI) into every node of a sandbox.
+
+    `slurmd-mpi` and `login-mpi` are built first: images with MPI, which a sandbox has only if they are loaded.
+    """
     with Progress() as progress:
         commands.load(progress, name, archive)
 

@@ -24,6 +24,7 @@ from seltzer_sandbox.run.processes import Registry
 
 DEFAULT_NODES = 3
 LOAD_DEADLINE = 300.0
+MPI_IMAGES = ("slurmd-mpi", "login-mpi")
 _PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount", "buildah")
 
 
@@ -217,8 +218,10 @@ def node_fault(name: str, fault: str, node: str) -> None:
 
 
 def load(progress: Progress, name: str, archive: Path) -> None:
-    """Import an image archive (docker or OCI) into every node."""
+    """Import an image archive (docker or OCI), or one of MPI_IMAGES, into every node."""
     sandbox = find(name)
+    if str(archive) in MPI_IMAGES and not archive.exists():
+        archive = images.with_mpi(progress, sandbox.binaries, str(archive).removesuffix("-mpi"))
     if not archive.is_file():
         raise SeltzerError(f"there is no image archive {archive}; make one with 'docker save' or 'buildah push'")
     running = [

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import names, network
+from . import names, network, node_names
 from . import trial as trials
 from .components import slurmctld
 from .components.base import Component
@@ -21,10 +21,10 @@ from .names import Manifest
 def applied(cluster: SlurmCluster, images: Images, nodesets: Sequence[NodeSet] = ()) -> list[Manifest]:
     """Objects that are kept in this form by server-side apply, in the order in which to create them.
 
-    They don't depend on the NodeSets yet: the peers of a policy follow from spec.nodeSets alone.
+    Only the Services of nodes depend on the NodeSets: the peers of a policy follow from spec.nodeSets alone.
     """
     objects = [manifest for component in COMPONENTS for manifest in component.applied(cluster, images)]
-    return [*network.applied(cluster), *objects]
+    return [*network.applied(cluster), *node_names.services(cluster, nodesets), *objects]
 
 
 def created_once(cluster: SlurmCluster) -> list[Manifest]:

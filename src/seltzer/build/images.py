@@ -1,4 +1,4 @@
-"""The images that pods run unless the spec names another."""
+"""What the operator was installed with: the images that pods run unless the spec names another, and the DNS domain."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ REGISTRY = "seltzer.dev"
 TAG = "dev"
 _PREFIX = "SELTZER_IMAGE_"
 _PULL_POLICY = f"{_PREFIX}PULL_POLICY"
+DEFAULT_DOMAIN = "cluster.local"
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Images:
 
     named: Mapping[str, str] = field(default_factory=dict)
     pull_policy: str = "IfNotPresent"
+    # The DNS domain of Services. The operator finds it out (serve/cluster_domain.py): it isn't part of its manifests.
+    cluster_domain: str = DEFAULT_DOMAIN
 
     def of(self, component: str) -> str:
         """The image of a component, or its default if none is named."""

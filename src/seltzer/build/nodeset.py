@@ -13,7 +13,7 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, pods, quantity
+from . import clients, names, network, node_names, pods, quantity
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -26,6 +26,7 @@ _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
 # As minAvailable this is never reached, and no pod can be evicted, ready or not. `maxUnavailable: 0` protects only as
 # many pods as the NodeSet has replicas: pods that still run jobs after a scale-in could be evicted.
 _MORE_THAN_ANY_NODESET = 1_000_000
+_SHM = {"medium": "Memory"}
 # Without a limit Kubernetes fills in what the node can allocate.
 _FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_MEMORY", "limits.memory", "1Mi")}
 
@@ -48,7 +49,9 @@ def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable
     }
 
     def make(name: str) -> Manifest:
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": built["spec"]}
+        # With a hostname the pod has a name in DNS. It isn't part of the template's hash.
+        spec = {**built["spec"], "hostname": name}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": spec}
 
     return make
 
@@ -109,13 +112,14 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Always",
+        "subdomain": node_names.service(cluster, nodeset.metadata.namespace),
         "terminationGracePeriodSeconds": 30,
         "affinity": pods.spread(names.nodeset_selector(nodeset, cluster)),
         "securityContext": dict(pods.SECCOMP),
         # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not.
         "shareProcessNamespace": True,
         "containers": [_slurmd(nodeset, cluster, images)],
-        "volumes": [pods.secret_volume("keys", key, 0o400, names.SLURM_KEY)],
+        "volumes": [pods.secret_volume("keys", key, 0o400, names.SLURM_KEY), {"name": "shm", "emptyDir": dict(_SHM)}],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
     built = pods.customised(spec, [nodeset.spec.pod_template], "slurmd", labels=labels)
@@ -123,7 +127,23 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         _sized(container, nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
     ]
-    return {**built, "spec": {**built["spec"], "containers": containers}}
+    volumes = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
+    spec = node_names.searched({**built["spec"], "containers": containers, "volumes": volumes}, cluster, images)
+    return {**built, "spec": spec}
+
+
+def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:
+    """Shared memory is half of the memory that the container may use, as on Linux, unless the user sets its size.
+
+    What is in it counts as memory of that container. Without a limit Kubernetes takes what the machine can allocate.
+    """
+    if volume.get("name") != "shm" or volume.get("emptyDir") != _SHM:
+        return volume
+    slurmd_ = next(each for each in containers if each["name"] == slurmd.NAME)
+    limit = slurmd_.get("resources", {}).get("limits", {}).get("memory")
+    if limit is None:
+        return volume
+    return {**volume, "emptyDir": {**_SHM, "sizeLimit": f"{max(1, _whole_units('memory', limit) // 2)}Mi"}}
 
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
@@ -150,7 +170,11 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             # To switch to the job's user, to give it its files and output, and to end the job.
             "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL", "SETGID", "SETUID"]},
         },
-        "volumeMounts": [{"name": "keys", "mountPath": "/etc/slurm", "readOnly": True}],
+        "volumeMounts": [
+            {"name": "keys", "mountPath": "/etc/slurm", "readOnly": True},
+            # For the ranks of MPI programs; containers have 64 MiB by default.
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+        ],
     }
 
 

@@ -86,10 +86,10 @@ def customised(
 ) -> Manifest:
     """A pod's metadata and spec with the user's changes, one template after the other.
 
-    Raises TemplateRefused if they remove the main container or change the hostname, by which Slurm knows the pod. Our
-    labels and annotations win.
+    Raises TemplateRefused if they remove the main container or change the names by which Slurm and DNS know the pod.
+    Our labels and annotations win.
     """
-    ours = spec.get("hostname")
+    ours = {"hostname": spec.get("hostname"), **{each: spec[each] for each in ("subdomain",) if each in spec}}
     metadata: dict[str, dict[str, str]] = {"labels": {}, "annotations": {}}
     for template in templates:
         spec = merge(spec, template.spec)
@@ -99,8 +99,9 @@ def customised(
         raise TemplateRefused(
             f"podTemplate.spec.containers: removes {main}, the container that the pod is for; keep it"
         )
-    if spec.get("hostname") != ours:
-        raise TemplateRefused("podTemplate.spec.hostname: Slurm knows the pod by the name that it has; remove it")
+    for field, value in ours.items():
+        if spec.get(field) != value:
+            raise TemplateRefused(f"podTemplate.spec.{field}: Slurm knows the pod by the name that it has; remove it")
     metadata["labels"].update(labels)
     metadata["annotations"].update(annotations or {})
     return {"metadata": {part: values for part, values in metadata.items() if values}, "spec": spec}

@@ -1,13 +1,16 @@
 # The first process of slurmd's container; its words are slurmd's command. Jobs outlive slurmd, since their slurmstepds
 # are processes of their own: a slurmd that ends or hangs is started again in place, and no job notices.
 readonly LOOKS=5 EVERY=3
-# All containers of a pod have this file, whatever becomes of them.
+# In a volume of the pod, which outlives its containers.
 readonly WAIT=22 LIVED=/dev/shm/seltzer.slurmd-lived
 # What slurmd misses in an unprivileged container: without it, an `sbatch --export=NONE` ends slurmd (images/slurm/slurmd.c).
 readonly LIBRARY=/usr/lib/seltzer/slurmd.so
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
+
+# Volumes have no sticky bit: users could remove each other's shared memory, and the file above.
+chmod 1777 /dev/shm 2>/dev/null
 
 job_runs() {
     local file name

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from dataclasses import replace
 
 import uvloop
 
 from seltzer.build.images import Images
 from seltzer.kube import config
-from seltzer.serve import logs
+from seltzer.serve import cluster_domain, logs
 from seltzer.serve.main import Settings, run
 
 
@@ -43,7 +44,7 @@ def operator(
         config=where,
         namespace=namespace or os.environ.get("SELTZER_NAMESPACE") or where.namespace,
         identity=os.environ.get("SELTZER_IDENTITY") or f"{socket.gethostname()}-{os.getpid()}",
-        images=Images.from_env(os.environ),
+        images=replace(Images.from_env(os.environ), cluster_domain=cluster_domain.find(os.environ)),
         port=port,
         outside=outside,
     )

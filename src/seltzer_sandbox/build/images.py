@@ -91,6 +91,32 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
     return target
 
 
+def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
+    """An archive of the image `<on>-mpi`, on top of `slurmd` or `login`. Sandboxes have it only if it is loaded."""
+    folder = paths.cache() / "images" / "mpi"
+    file = _checkout() / "images" / "slurm-mpi" / "Dockerfile"
+    with paths.alone("images", progress.note):
+        (below,) = [image for image in _build(progress, _recipes(binaries), refresh=False) if image.short == on]
+        recipe = Recipe(f"{on}-mpi", file, {})
+        image = recipe.image(below.digest)
+        target = folder / f"{recipe.name}-{image.digest[:32]}.tar"
+        if target.exists():
+            return target
+        folder.mkdir(parents=True, exist_ok=True)
+        buildah = Buildah(_folder(), paths.logs())
+        buildah.open()
+        with progress.step(f"image {recipe.name}"), _secrets(buildah) as secrets:
+            _bud(buildah, recipe, image.stored, [*secrets, "--build-arg", f"ON={below.stored}"])
+            for old in folder.glob(f"{recipe.name}-*.tar"):
+                old.unlink()
+            scratch = target.with_name(".new.tar")
+            scratch.unlink(missing_ok=True)
+            words = ("push", "--quiet", image.stored, f"docker-archive:{scratch}:{image.name}")
+            buildah.run(*words, doing=f"packing {recipe.name}", log="pack", deadline=BUILD_DEADLINE)
+            scratch.rename(target)
+    return target
+
+
 def ready(binaries: Path) -> Path | None:
     """The archive that `archive` would return, or None if it would have to build something."""
     on = base.find(_folder())
@@ -208,15 +234,14 @@ def slurm_targets(dockerfile: Path) -> list[str]:
 
 
 def _recipes(binaries: Path) -> list[Recipe]:
-    root = Path(__file__).parents[3]
+    root = _checkout()
     images = root / "images"
     dockerfile = images / "slurm" / "Dockerfile"
-    if not dockerfile.is_file():
-        raise SeltzerError("images are built from a checkout of the repository; run seltzer from one")
     for program in ("pause", "coredns"):
         if not (binaries / program).is_file():
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
-    slurm = {name: images / "slurm" / name for name in ("install", "nss.c", "slurmd.c")}
+    sources = ("install", "nss.c", "nss_job.c", "nss_answer.h", "slurmd.c")
+    slurm = {name: images / "slurm" / name for name in sources}
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py"), *(package / "wire").rglob("*.py")]
     more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
@@ -231,6 +256,13 @@ def _recipes(binaries: Path) -> list[Recipe]:
             for program in ("pause", "coredns")
         ),
     ]
+
+
+def _checkout() -> Path:
+    root = Path(__file__).parents[3]
+    if not (root / "images" / "slurm" / "Dockerfile").is_file():
+        raise SeltzerError("images are built from a checkout of the repository; run seltzer from one")
+    return root
 
 
 def _sources(root: Path) -> dict[str, Path]:

@@ -39,7 +39,7 @@ def container(**changes: Any) -> dict[str, Any]:
 def test_a_pod_is_its_slurm_node() -> None:
     built = build()
     assert built["metadata"]["name"] == "cpu-0"
-    assert "hostname" not in built["spec"], "Kubernetes takes the pod's name"
+    assert built["spec"]["hostname"] == "cpu-0", "without it, the pod has no name in DNS"
     command = slurmd(built)["command"]
     assert command[-5:] == ["-Z", "-N", "$(POD_NAME)", "--conf-server", "demo-slurmctld.ns.svc:6817"]
     name = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
@@ -96,6 +96,41 @@ def test_slurm_is_told_what_the_container_may_use(spec: dict[str, Any], sizes: s
     }
 
 
+SHM = {"medium": "Memory", "sizeLimit": "5Gi"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({}, {"medium": "Memory"}),
+        ({"resources": {"requests": {"memory": "8Gi"}}}, {"medium": "Memory"}),
+        ({"resources": {"limits": {"memory": "8Gi"}}}, {"medium": "Memory", "sizeLimit": "4096Mi"}),
+        ({"resources": {"limits": {"memory": "1Mi"}}}, {"medium": "Memory", "sizeLimit": "1Mi"}),
+        (container(resources={"limits": {"memory": "3Gi"}}), {"medium": "Memory", "sizeLimit": "1536Mi"}),
+        (
+            {
+                "resources": {"limits": {"memory": "8Gi"}},
+                "podTemplate": {"spec": {"volumes": [{"name": "shm", "emptyDir": SHM}]}},
+            },
+            SHM,
+        ),
+    ],
+)
+def test_shared_memory_is_half_of_the_memory_that_slurmd_may_use(spec: dict[str, Any], wanted: dict[str, str]) -> None:
+    built = build(spec)
+    assert {"name": "shm", "mountPath": "/dev/shm"} in slurmd(built)["volumeMounts"]
+    (volume,) = [each for each in built["spec"]["volumes"] if each["name"] == "shm"]
+    assert volume["emptyDir"] == wanted
+
+
+def test_a_user_may_bring_shared_memory_of_another_kind() -> None:
+    mount = {"name": "mine", "mountPath": "/dev/shm"}
+    volumes = [{"name": "mine", "emptyDir": {}}]
+    template = {"containers": [{"name": "slurmd", "volumeMounts": [mount]}], "volumes": volumes}
+    mounts = slurmd(build({"podTemplate": {"spec": template}}))["volumeMounts"]
+    assert [each for each in mounts if each["mountPath"] == "/dev/shm"] == [mount]
+
+
 def test_what_nobody_asks_for_is_asked_for_a_little() -> None:
     assert slurmd(build())["resources"] == {"requests": {"cpu": "100m", "memory": "64Mi"}}
     limits = {"cpu": "1", "memory": "1Gi"}
@@ -138,7 +173,7 @@ def test_the_label_is_the_template_and_the_name_makes_no_difference() -> None:
     one, two = (pod(nodeset(), cluster(), IMAGES, name) for name in ("cpu-0", "cpu-1"))
     assert one["metadata"]["labels"][names.TEMPLATE] == template(nodeset(), cluster(), IMAGES)
     assert len(one["metadata"]["labels"][names.TEMPLATE]) <= 63
-    assert one["spec"] == two["spec"]
+    assert {**one["spec"], "hostname": ""} == {**two["spec"], "hostname": ""}
     assert one["metadata"]["labels"] == two["metadata"]["labels"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seltzer.api.labels import LOGIN_CONFIG
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import clients, names, pods
+from seltzer.build import clients, names, node_names, pods
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
 
@@ -92,7 +92,8 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         # sshd reads authorized_keys at each login, but its own configuration only once: a change replaces the pods.
         annotations={names.CHECKSUM: pods.checksum(_SSHD_CONFIG)},
     )
-    return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
+    spec = node_names.searched(pod["spec"], cluster, images)
+    return {**pod, "spec": pods.leave_dead_nodes(spec, _LEAVE_SECONDS)}
 
 
 def _sshd(cluster: SlurmCluster, images: Images) -> Manifest:

@@ -1,0 +1,113 @@
+"""Every node of a cluster has a name that all of its pods and jobs know, from the moment it is idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.harness import Cluster, Sandbox, until
+
+SPACE, TEAM = "names", "names-team"
+# Each name is asked for once, without retries.
+ASK = 'for each; do getent ahostsv4 "$each" | head -n 1 | cut -d " " -f 1; done'
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox) -> Iterator[Cluster]:
+    cluster = Cluster(installed, SPACE, "demo")
+    for space in (SPACE, TEAM):
+        installed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    installed.kubectl("apply", "-f", str(Path(__file__).with_name("names.yaml")))
+    cluster.wait_ready()
+    installed.kubectl("wait", "-n", TEAM, "--for=condition=Ready", "nodeset/gpu", "--timeout=90s")
+    yield cluster
+    cluster.delete_later()
+    installed.later(lambda: installed.delete("namespace", TEAM, "--wait=false"))
+
+
+def address(cluster: Cluster, node: str) -> str:
+    """The address of a node's pod, as Kubernetes knows it."""
+    space = TEAM if node.startswith("gpu") else SPACE
+    found: str = cluster.sandbox.get("pod", node, "-n", space)["status"].get("podIP", "")
+    return found
+
+
+def full(cluster: Cluster, node: str) -> str:
+    """A node's full name, as its own `hostname -f` has it."""
+    space = TEAM if node.startswith("gpu") else SPACE
+    return cluster.sandbox.kubectl("exec", "-n", space, node, "-c", "slurmd", "--", "hostname", "-f").stdout.strip()
+
+
+def asked(cluster: Cluster, where: str, *names: str) -> list[str]:
+    """The addresses of names. `where`: login, job (on cpu-0), or a container of cpu-0."""
+    command = ("sh", "-c", ASK, "sh", *names)
+    if where == "login":
+        return cluster.login(*command).split()
+    if where == "job":
+        return cluster.login("srun", "--partition=all", "--nodelist=cpu-0", *command).split()
+    return cluster.kubectl("exec", "cpu-0", "-c", where, "--", *command).stdout.split()
+
+
+def is_idle(cluster: Cluster, node: str) -> bool:
+    return cluster.slurm_nodes().get(node, "").startswith("IDLE+DYNAMIC")
+
+
+def test_a_node_has_its_names_everywhere_as_soon_as_it_is_idle(cluster: Cluster) -> None:
+    cluster.scale("cpu", 2)
+    until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
+    nodes = ["cpu-0", "cpu-1", "gpu-0"]
+    wanted = [address(cluster, node) for node in nodes]
+    for where in ("login", "slurmd", "beside", "job"):
+        assert asked(cluster, where, *nodes) == wanted, where
+    names = [full(cluster, node) for node in nodes]
+    assert names[1] == f"cpu-1.demo-slurmd.{SPACE}.svc.cluster.local"
+    for where in ("login", "slurmd", "beside", "job"):
+        assert asked(cluster, where, *names) == wanted, where
+    back = [cluster.login("getent", "hosts", each).split()[1] for each in wanted]
+    assert back == names
+    # And from where another namespace is one's own.
+    there = cluster.login("srun", "--partition=all", "--nodelist=gpu-0", "sh", "-c", ASK, "sh", *nodes, *names)
+    assert there.split() == wanted * 2
+
+
+def test_a_job_finds_a_replaced_node_at_once_whatever_dns_remembers(cluster: Cluster) -> None:
+    until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
+    before = address(cluster, "cpu-1")
+    name = full(cluster, "cpu-1")
+    cluster.kubectl("delete", "pod", "cpu-1")
+    until("cpu-1 is another pod", lambda: address(cluster, "cpu-1") not in ("", before))
+    job = ("srun", "--partition=all", "--nodelist=cpu-0,cpu-1", "--ntasks-per-node=1")
+
+    def answers() -> list[str]:
+        return cluster.login(*job, "sh", "-c", ASK, "sh", "cpu-1", name).split()
+
+    assert until("cpu-1 takes jobs", answers) == [address(cluster, "cpu-1")] * 4
+
+
+@contextmanager
+def without_dns(cluster: Cluster, pod: str) -> Iterator[None]:
+    """The pod's name server is an address where nobody answers."""
+    inside = ("exec", pod, "-c", "slurmd", "--", "sh", "-c")
+    cluster.kubectl(*inside, "cp /etc/resolv.conf /tmp/resolv.conf")
+    cluster.kubectl(*inside, "sed 's/^nameserver.*/nameserver 192.0.2.1/' /tmp/resolv.conf >/etc/resolv.conf")
+    try:
+        yield
+    finally:
+        cluster.kubectl(*inside, "cat /tmp/resolv.conf >/etc/resolv.conf; rm /tmp/resolv.conf")
+
+
+def test_a_job_finds_its_own_nodes_while_dns_is_down(cluster: Cluster) -> None:
+    until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
+    names = ["cpu-1", full(cluster, "cpu-1")]
+    wait = "rm -f /tmp/names.*; touch /tmp/names.waits; until test -e /tmp/names.go; do sleep 0.1; done"
+    ask = f"timeout 4 sh -c '{ASK}' sh {' '.join(names)} >/tmp/names.answer; mv /tmp/names.answer /tmp/names.answers"
+    cluster.sbatch(f"{wait}; {ask}", "--partition=all", "--nodelist=cpu-[0-1]", "--nodes=2")
+    cat = ("exec", "cpu-0", "-c", "slurmd", "--")
+    until("the job waits", lambda: cluster.kubectl(*cat, "ls", "/tmp/names.waits"))
+    with without_dns(cluster, "cpu-0"):
+        cluster.kubectl(*cat, "touch", "/tmp/names.go")
+        until("the job has asked", lambda: cluster.kubectl(*cat, "ls", "/tmp/names.answers"))
+        answers = cluster.kubectl(*cat, "cat", "/tmp/names.answers").stdout.split()
+    assert answers == [address(cluster, "cpu-1")] * 2
