@@ -31,6 +31,10 @@ TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
 """Levels at which slurmctld doesn't log which jobs start, end and are cancelled; the guard never sets them."""
 # IDs above this belong to jobs of a federation.
 HIGHEST = 0x03FF0000
+# How a job ends that the kernel killed for its memory (SIG_OOM).
+_OUT_OF_MEMORY = 253
+# What slurmctld logs as the signal of a job that ends without a status.
+_NO_STATUS = 126
 
 
 @dataclass(slots=True)
@@ -54,6 +58,10 @@ class Trace:
     held: bool | None = None
     unseen: bool = False
     """The log was not detailed enough at some time since its submission: it may have started without a line."""
+    finished: bool = False
+    """Its node reported the end of its script while slurmctld believed it pending, which changes nothing in Slurm."""
+    exiting: bool = field(default=False, compare=False, repr=False)
+    """The last line was its status; the next one says what slurmctld makes of it."""
 
     @property
     def ran(self) -> bool:
@@ -109,7 +117,7 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
-    trace.ended = trace.requeued = trace.cancelled = False
+    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = False
     trace.status = trace.cancel_asked_by = None
 
 
@@ -122,10 +130,24 @@ def _register(trace: Trace, match: re.Match[str]) -> None:
 def _exit(trace: Trace, match: re.Match[str]) -> None:
     number = int(match["number"])
     trace.status = number << 8 if match["how"] == "WEXITSTATUS" else number
+    trace.exiting = True
+
+
+def _run_out_of_memory(trace: Trace, _: re.Match[str]) -> None:
+    trace.status, trace.exiting = _OUT_OF_MEMORY, True
+
+
+def _finish(trace: Trace, _: re.Match[str]) -> None:
+    """A node reports the end of a job that is pending for slurmctld, or somebody ends a job without a status."""
+    if trace.exiting and trace.status != _NO_STATUS:
+        trace.finished = True
+    else:
+        trace.cancelled = True
+    trace.exiting = False
 
 
 def _end(trace: Trace, _: re.Match[str]) -> None:
-    trace.ended = True
+    trace.ended, trace.exiting = True, False
 
 
 def _requeue(trace: Trace, _: re.Match[str]) -> None:
@@ -144,6 +166,8 @@ def _signal(trace: Trace, match: re.Match[str]) -> None:
     trace.cancel_asked_by = None
     if match["signal"] == "9":
         trace.cancelled = True
+        if match["state"] == "pending":
+            trace.requeued = False  # whatever it was put back for before
     if match["state"] != "pending" and not trace.started:
         trace.started = "a node"
 
@@ -178,7 +202,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"Registered PENDING <job> StepId=\S+ on node (?P<nodes>\S+)", _register),
         (r"Configuration for <job> (?:is )?complete", _start),
         (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number><int>)", _exit),
-        (r"_job_complete: <job> cancelled by interactive user", _cancel),
+        (r"_job_complete: <job> OOM failure", _run_out_of_memory),
+        (r"_job_complete: <job> cancelled by interactive user", _finish),
         (r"_job_complete: <job> done", _end),
         (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> starting expedited requeue", _requeue),

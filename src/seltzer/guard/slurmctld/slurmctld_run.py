@@ -22,6 +22,7 @@ from seltzer.guard.slurmctld.child import Child, Readiness
 from seltzer.guard.slurmctld.config import Config, Rollout
 from seltzer.guard.slurmctld.partitions import PartitionUpdater
 from seltzer.guard.slurmctld.reregistration import Reregistration
+from seltzer.guard.slurmctld.settlement import Settlement
 from seltzer.guard.state import continuity, rotation
 from seltzer.guard.state.epoch import Epoch
 from seltzer.guard.wake import Waker
@@ -72,6 +73,7 @@ class SlurmctldRun:
         self._repairing = self._found.needs_repair  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
         self._partition_updater: PartitionUpdater | None = None
+        self._settlement: Settlement | None = None
         # After a repair: the saved state before it, and the log's last line.
         self._repair_base: tuple[int, str] | None = None
         if self._repairing:
@@ -127,6 +129,8 @@ class SlurmctldRun:
                 self._partition_updater.end()
             if self._reregistration:
                 self._reregistration.end()
+            if self._settlement:
+                self._settlement.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -185,6 +189,8 @@ class SlurmctldRun:
         self._partition_updater = PartitionUpdater(
             self._epoch.path, declared, context.settings, context.processes, context.report.add_event
         )
+        if not self._settlement:
+            self._settlement = Settlement(self._epoch.path, context.settings, context.processes, context.report)
         self._report_running()
         return None
 

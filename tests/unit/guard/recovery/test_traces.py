@@ -14,6 +14,15 @@ START = "sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"
 END = "_job_complete: JobId=7 done"
 ASK = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 1000"
 
+# What the guard's message to slurmctld leaves in its log.
+REQUEUE = [
+    START,
+    "error: slurmd error running JobId=7 on node(s)=(null): Unspecified error",
+    "_job_complete: JobId=7 cancelled by interactive user",
+    "_job_complete: requeue JobId=7 per user/system request",
+    END,
+]
+
 CASES: dict[str, tuple[list[str], Trace]] = {
     "submitted": ([SUBMIT], Trace(submitted=True)),
     "started by the main scheduler": ([SUBMIT, START], Trace(submitted=True, started="n1")),
@@ -62,6 +71,41 @@ CASES: dict[str, tuple[list[str], Trace]] = {
     "sent another signal": (
         [START, ASK, "job_signal: 18 of running JobId=7 successful 0x400001"],
         Trace(started="n1"),
+    ),
+    "its end was reported while it was pending": (
+        [START, "_job_complete: JobId=7 WEXITSTATUS 3", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", status=768, finished=True),
+    ),
+    "its end was reported after it had been requeued": (
+        [*REQUEUE, "_job_complete: JobId=7 WTERMSIG 9", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", ended=True, requeued=True, cancelled=True, status=9, finished=True),
+    ),
+    "its end was reported right before it was requeued": (
+        [
+            "_job_complete: JobId=7 WEXITSTATUS 0",
+            "_job_complete: JobId=7 cancelled by interactive user",
+            *REQUEUE[1:],
+        ],
+        Trace(ended=True, requeued=True, cancelled=True, status=0, finished=True),
+    ),
+    "the kernel killed it while it was pending": (
+        [START, "_job_complete: JobId=7 OOM failure", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", status=253, finished=True),
+    ),
+    "requeued by the guard": (REQUEUE, Trace(started="n1", ended=True, requeued=True, cancelled=True)),
+    "requeued by the guard, and started": ([*REQUEUE, START], Trace(started="n1")),
+    "requeued by the guard, and cancelled": (
+        [*REQUEUE, "job_signal: 9 of pending JobId=7 successful"],
+        Trace(started="n1", ended=True, cancelled=True),
+    ),
+    "an salloc that was given up": (
+        [
+            "sched: _slurm_rpc_allocate_resources JobId=7 NodeList=n1 usec=1",
+            "_job_complete: JobId=7 WTERMSIG 126",
+            "_job_complete: JobId=7 cancelled by interactive user",
+            END,
+        ],
+        Trace(submitted=True, interactive=True, started="n1", ended=True, cancelled=True, status=126),
     ),
     "cancelled for its dependency": (
         ["_kill_dependent: Job dependency can't be satisfied, cancelling JobId=7"],
