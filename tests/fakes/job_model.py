@@ -41,6 +41,8 @@ class Record:
     restarts: int = 0
     held: bool = False
     late: bool = False
+    put_back: bool = False
+    """The script that ran before belongs to a job that slurmctld forgot."""
     awaits: int = 0
 
 
@@ -100,7 +102,7 @@ class World:
 
     def _start(self, record: Record) -> None:
         self.log(f"sched: Allocate JobId={record.id} NodeList=n1 #CPUs=1 Partition=cpu")
-        record.state = "RUNNING"
+        record.state, record.put_back = "RUNNING", False
 
     def _launch(self, record: Record) -> None:
         before = [each for each in self.processes if each.job == record.id]
@@ -120,7 +122,10 @@ class World:
         """A node reports the end of a script, again and again until somebody listens."""
         process.reported = True
         record = self.known.get(process.job)
-        if not record or record.state not in ("PENDING", "RUNNING"):
+        if not record or record.put_back:  # another job, for Slurm
+            self.log(f"job_complete: invalid JobId={process.job} SLUID=x")
+            return
+        if record.state not in ("PENDING", "RUNNING"):
             return
         self.log(f"_job_complete: JobId={record.id} WEXITSTATUS 0")
         if record.state == "PENDING":
@@ -354,7 +359,9 @@ class World:
         if number in self.known:
             raise SlurmError("Duplicate job id", DUPLICATE)
         late = "begin_time" in job
-        self.known[number] = Record(number, job.get("requeue", True), held=bool(job.get("hold")), late=late)
+        self.known[number] = Record(
+            number, job.get("requeue", True), held=bool(job.get("hold")), late=late, put_back=True
+        )
         self._write_files(number)
         self.log(f"_slurm_rpc_submit_batch_job: JobId={number} SLUID=x InitPrio=1 usec=1")
 

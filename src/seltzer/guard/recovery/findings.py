@@ -38,8 +38,6 @@ class Findings:
     """Whether nothing may be scheduled until the repair is done."""
     unlogged: str = ""
     """Why jobs may have started and ended without a line in slurmctld's log; empty if they can't have."""
-    end: str = ""
-    """The log's last line before slurmctld is started; empty if there is none."""
 
 
 def find(epoch: Path) -> Findings:
@@ -68,8 +66,7 @@ def find(epoch: Path) -> Findings:
         (epoch / spool.RECOVERY / _UNLOGGED).write_text(unlogged)
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    end = history.last_line(epoch)
-    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=unlogged, end=end)
+    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=unlogged)
 
 
 def mark_started(epoch: Path) -> None:

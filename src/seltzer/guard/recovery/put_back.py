@@ -76,7 +76,7 @@ def put_back(
             # An earlier start kept it, but may have been killed before it reported that.
             outcome: Outcome = "ran" if verdict.outcome == "ran" else "kept"
             recovered.add(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
-    requeues.remember(found.epoch, held, found.end)
+    requeues.remember(found, held)
     # Those that are in the queue now.
     todo = [_as_todo(each) for each in started if each.verdict.outcome == "requeued"]
     holding.hold(requeues.requeue(todo, found, slurm, recovered), keeper, slurm, recovered)

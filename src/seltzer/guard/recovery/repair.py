@@ -90,7 +90,7 @@ def _repair_known(
                 statuses[listed.id] = trace.status
     refused = requeues.requeue(todo["requeue"], found, slurm, recovered)
     held = [*todo["hold"], *refused, *_retire(todo["retire"], slurm, recovered)]
-    requeues.remember(found.epoch, [name for name, *_ in held], found.end)
+    requeues.remember(found, [name for name, *_ in held])
     holding.hold(held, keeper, slurm, recovered)
     _cancel(todo["cancel"], keeper, slurm, recovered)
     _complete(todo["complete"], statuses, slurm, recovered)

@@ -36,9 +36,10 @@ class Unsettled:
     """Jobs that aren't settled yet."""
 
     jobs: tuple[str, ...] = ()
+    since: float | None = None
+    """From when on the log describes them, as in Findings."""
     floor: str = ""
-    """The line behind which the log describes them."""
-    since: float = 0.0
+    added: float = 0.0
     """When the last of them was added, by the clock of the machine that did it."""
 
 
@@ -57,7 +58,7 @@ def requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, recovered:
     """Requeue these pending jobs, and report those for which slurmctld confirms it. Returns the others, to be held."""
     if not todo:
         return []
-    remember(found.epoch, [name for name, *_ in todo], found.end)
+    remember(found, [name for name, *_ in todo])
     done: set[str] = set()
     try:
         done = _requeue(todo, slurm)
@@ -108,20 +109,17 @@ def _delay(names: Sequence[str], slurm: Controller) -> set[str]:
     return late
 
 
-def remember(epoch: Path, names: Sequence[str], floor: str) -> None:
-    """Add jobs to those that aren't settled. `floor` is the log's last line before slurmctld knew them as pending."""
+def remember(found: Findings, names: Sequence[str]) -> None:
+    """Add jobs to those that aren't settled."""
     if not names:
         return
-    before = read(epoch)
-    found = {
-        "jobs": sorted({*before.jobs, *names}),
-        "floor": before.floor if before.jobs else floor,
-        "since": time.time(),
-    }
-    half = epoch / f"{FILE}.half"
+    before = read(found.epoch)
+    first = before if before.jobs else found
+    half = found.epoch / f"{FILE}.half"
+    jobs = sorted({*before.jobs, *names})
     try:
-        half.write_text(json.dumps(found))
-        half.rename(epoch / FILE)
+        half.write_text(json.dumps({"jobs": jobs, "since": first.since, "floor": first.floor, "added": time.time()}))
+        half.rename(found.epoch / FILE)
     except OSError as error:
         log.say(f"{FILE} can't be written: {error}")  # they start after RESTART_DELAY, even if they have ended
 
@@ -130,7 +128,8 @@ def read(epoch: Path) -> Unsettled:
     """A malformed file counts as empty."""
     try:
         found = json.loads((epoch / FILE).read_text())
-        return Unsettled(tuple(map(str, found["jobs"])), str(found["floor"]), float(found["since"]))
+        since = None if found["since"] is None else float(found["since"])
+        return Unsettled(tuple(map(str, found["jobs"])), since, str(found["floor"]), float(found["added"]))
     except (OSError, ValueError, TypeError, KeyError):
         return Unsettled()
 
@@ -141,7 +140,7 @@ def settle(epoch: Path, slurm: Controller, recovered: RepairReport) -> None:
     queue = {_name(each): each for each in slurm.queue() if each.state == "PENDING"}
     left = [name for name in unsettled.jobs if name in queue]
     if left:
-        evidence = traces.read(history.read(epoch, None, unsettled.floor).lines)
+        evidence = traces.read(history.read(epoch, unsettled.since, unsettled.floor).lines)
         ended = [name for name in left if _trace(evidence, queue[name]).finished]
         if ended:
             slurm.cancel_jobs(ended)

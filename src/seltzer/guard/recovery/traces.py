@@ -59,7 +59,8 @@ class Trace:
     unseen: bool = False
     """The log was not detailed enough at some time since its submission: it may have started without a line."""
     finished: bool = False
-    """Its node reported the end of its script while slurmctld believed it pending, which changes nothing in Slurm."""
+    """Its node reported the end of its script while slurmctld believed it pending or didn't know it. Slurm does nothing
+    then."""
     exiting: bool = field(default=False, compare=False, repr=False)
     """The last line was its status; the next one says what slurmctld makes of it."""
 
@@ -83,6 +84,8 @@ class Evidence:
     highest: int = 0
     unseen: bool = False
     """The log was not detailed enough at some time: any job may have started without a line."""
+    tasks: dict[int, Name] = field(default_factory=dict)
+    """The tasks of arrays that had IDs of their own, by these."""
 
     def of(self, job: int) -> Trace:
         return self.jobs.get((job, "")) or Trace()
@@ -146,6 +149,11 @@ def _finish(trace: Trace, _: re.Match[str]) -> None:
     trace.exiting = False
 
 
+def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
+    """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it."""
+    trace.finished = True
+
+
 def _end(trace: Trace, _: re.Match[str]) -> None:
     trace.ended, trace.exiting = True, False
 
@@ -204,6 +212,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number><int>)", _exit),
         (r"_job_complete: <job> OOM failure", _run_out_of_memory),
         (r"_job_complete: <job> cancelled by interactive user", _finish),
+        (r"job_complete: invalid <job>", _finish_unknown),
         (r"_job_complete: <job> done", _end),
         (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> starting expedited requeue", _requeue),
@@ -275,6 +284,9 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
         if match := pattern.match(text):
             # The array's own record stands for its remaining tasks.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
+            name = found.tasks.get(name[0], name) if step is _finish_unknown else name
+            if match["own"]:
+                found.tasks[int(match["own"])] = name
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
             if step not in (_ask, _refuse):  # there a user names a job, which may not exist
                 found.count(match)

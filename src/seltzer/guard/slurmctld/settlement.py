@@ -22,7 +22,7 @@ class Settlement:
     def __init__(self, epoch: Path, settings: Settings, processes: Processes, report: Report) -> None:
         self._epoch = epoch
         unsettled = requeues.read(epoch)
-        self._after = _wait(unsettled.since, settings.times)
+        self._after = _wait(unsettled.added, settings.times)
         self._report = report
         self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + self._after + settings.times.settle)
         self._thread = threading.Thread(target=self._run, daemon=True, name="settlement")
@@ -58,6 +58,6 @@ class Settlement:
         return True
 
 
-def _wait(since: float, times: Times) -> float:
+def _wait(added: float, times: Times) -> float:
     """Clocks may differ, and nodes have to register with this slurmctld."""
-    return min(times.settle_after, max(times.settle_soonest, since + times.settle_after - time.time()))
+    return min(times.settle_after, max(times.settle_soonest, added + times.settle_after - time.time()))

@@ -10,7 +10,7 @@ from tests.unit.guard.recovery.test_files import LINE, T0, submit, write_job
 from tests.unit.guard.recovery.test_repair import START, Ctl, epoch, journal, outcomes, run
 
 from seltzer.guard import recovery
-from seltzer.guard.recovery import history, requeues
+from seltzer.guard.recovery import Findings, history, requeues
 from seltzer.guard.recovery.slurm import SlurmError
 
 __all__ = ["epoch"]
@@ -158,6 +158,32 @@ def test_requeued_and_held_jobs_whose_first_run_ends_by_itself_do_not_run_again(
     assert ctl.now == ["14"] and ctl.jobs[15, ""].held, "nobody has decided about 15"
 
 
+def test_the_end_of_a_task_is_known_by_the_id_that_it_had(epoch: Path) -> None:
+    class Splits(Ctl):
+        def delay(self, names: object) -> None:
+            super().delay(names)  # type: ignore[arg-type]
+            self.knows(20, task="1", id_=31)
+
+    ctl = Splits(free={20, 31})
+    ctl.knows(20, task="1", id_=20)
+    ctl.knows(20, task="2", id_=20)
+    assert run(epoch, ctl, LINE % (2, START % "20_1(21)")) == {"20_1": "requeued"}
+    add_to_log(epoch, "job_complete: invalid JobId=21 SLUID=x")
+    assert settle(epoch, ctl) == {"20_1": "ran"} and ctl.cancelled == ["20_1"]
+
+
+def test_a_forgotten_job_whose_end_is_reported_meanwhile_does_not_run_again(epoch: Path) -> None:
+    for job in (12, 13):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    ctl = Ctl(free={12, 13})
+    log = "".join(submit(job, 1) + LINE % (2, START % job) for job in (12, 13))
+    invalid = "job_complete: invalid JobId=%s SLUID=x"
+    assert run(epoch, ctl, log + LINE % (3, invalid % 12)) == {"12": "ran", "13": "requeued"}
+    add_to_log(epoch, invalid % 13)
+    assert settle(epoch, ctl) == {"13": "ran"}
+
+
 def test_what_was_logged_before_the_crash_does_not_settle_a_job(epoch: Path) -> None:
     ctl = Ctl(free={12})
     ctl.knows(12)
@@ -175,11 +201,11 @@ def test_a_job_that_is_not_pending_any_more_is_left_alone(epoch: Path) -> None:
 
 
 def test_jobs_of_an_earlier_crash_are_settled_with_those_of_the_next(epoch: Path) -> None:
-    requeues.remember(epoch, ["12"], "a line")
-    requeues.remember(epoch, ["14"], "another")
+    requeues.remember(Findings(epoch, 7.0, floor="a line"), ["12"])
+    requeues.remember(Findings(epoch, 9.0, floor="another"), ["14"])
     found = requeues.read(epoch)
-    assert (found.jobs, found.floor) == (("12", "14"), "a line")
-    requeues.remember(epoch, [], "a third")
+    assert (found.jobs, found.since, found.floor) == (("12", "14"), 7.0, "a line")
+    requeues.remember(Findings(epoch), [])
     assert requeues.read(epoch) == found
 
 
@@ -190,7 +216,7 @@ def test_a_file_that_makes_no_sense_is_empty(epoch: Path, text: str) -> None:
 
 
 def test_when_slurmctld_does_not_answer_the_jobs_stay_unsettled(epoch: Path) -> None:
-    requeues.remember(epoch, ["12"], "a line")
+    requeues.remember(Findings(epoch), ["12"])
     with pytest.raises(SlurmError):
         settle(epoch, Ctl(deaf=True))
     assert requeues.read(epoch).jobs == ("12",)

@@ -88,6 +88,10 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         ],
         Trace(ended=True, requeued=True, cancelled=True, status=0, finished=True),
     ),
+    "its end was reported while it was unknown": (
+        [START, "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"],
+        Trace(started="n1", finished=True),
+    ),
     "the kernel killed it while it was pending": (
         [START, "_job_complete: JobId=7 OOM failure", "_job_complete: JobId=7 cancelled by interactive user"],
         Trace(started="n1", status=253, finished=True),
