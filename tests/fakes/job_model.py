@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from seltzer.guard import recovery
 from seltzer.guard.recovery import history, requeues
@@ -72,6 +72,7 @@ class World:
     up: bool = True
     cut: int = _CUT
     seconds: int = 0
+    broken: str = ""
 
     def __post_init__(self) -> None:
         self.epoch = self.folder / "epoch-1"
@@ -80,6 +81,15 @@ class World:
 
     def close(self) -> None:
         shutil.rmtree(self.folder)
+
+    def fail(self, words: str) -> NoReturn:
+        """The guard survives errors, this one included, so it is raised again by the move."""
+        self.broken = self.broken or words
+        raise Broken(words)
+
+    def _look(self) -> None:
+        if self.broken:
+            raise Broken(self.broken)
 
     # --- slurmctld ----------------------------------------------------------------------------------------------------
 
@@ -107,15 +117,15 @@ class World:
     def _launch(self, record: Record) -> None:
         before = [each for each in self.processes if each.job == record.id]
         if any(each.alive for each in before):
-            raise Broken(f"job {record.id} is started while its first run is still there")
+            self.fail(f"job {record.id} is started while its first run is still there")
         if any(each.ended for each in before):
-            raise Broken(f"job {record.id} runs again after it has ended")
+            self.fail(f"job {record.id} runs again after it has ended")
         if before and not self.acknowledged[record.id]:
-            raise Broken(f"job {record.id} runs twice, in spite of --no-requeue")
+            self.fail(f"job {record.id} runs twice, in spite of --no-requeue")
         if before and record.restarts <= before[-1].restarts:
-            raise Broken(f"job {record.id} runs again with the same restart count")
+            self.fail(f"job {record.id} runs again with the same restart count")
         if record.id in self.cancelled:
-            raise Broken(f"job {record.id} runs although it was cancelled")
+            self.fail(f"job {record.id} runs although it was cancelled")
         self.processes.append(Process(record.id, record.restarts))
 
     def _hear(self, process: Process) -> None:
@@ -211,7 +221,8 @@ class World:
             if safe:
                 recovery.mark_repaired(self.epoch, history.last_line(self.epoch))
             break
-        self.up = True
+        self._look()
+        self.up, self.cut = True, _CUT
 
     def register(self) -> None:
         """All nodes tell what runs on them, long enough after the last start."""
@@ -236,6 +247,7 @@ class World:
         self.hear_all()
         recovered = recovery.RepairReport()
         requeues.settle(self.epoch, self, recovered)
+        self._look()
 
     def calm(self) -> None:
         """No more crashes: all that may run runs to its end, and only what may not be requeued waits for a person."""
@@ -243,6 +255,8 @@ class World:
             self.recover()
         self.register()
         self.settle()
+        for record in self.known.values():
+            record.late = False  # in the end all have waited long enough
         for _ in range(3):
             self.schedule()
             for job in self.acknowledged:
@@ -258,9 +272,9 @@ class World:
             return
         held = bool(record and record.state == "PENDING" and record.held)
         if requeue:
-            raise Broken(f"job {job} may be requeued and never ended: {record}")
+            self.fail(f"job {job} may be requeued and never ended: {record}")
         if not held and not any(each.job == job for each in self.processes) and record is None:
-            raise Broken(f"job {job} is lost")
+            self.fail(f"job {job} is lost")
 
     # --- what the guard asks of slurmctld -----------------------------------------------------------------------------
 
@@ -305,7 +319,7 @@ class World:
         for job in jobs:
             record = self.known[job]
             if record.state == "RUNNING":
-                raise Broken(f"job {job} runs, and is requeued")
+                self.fail(f"job {job} runs, and is requeued")
             self.log(f"_job_complete: JobId={job} cancelled by interactive user")
             if record.requeue:
                 self.log(f"_job_complete: requeue JobId={job} per user/system request")
@@ -325,7 +339,7 @@ class World:
             record = self.known[int(name)]
             ended = any(each.ended for each in self.processes if each.job == record.id)
             if not by_owner and not ended and record.id not in self.cancelled:
-                raise Broken(f"job {record.id} had not ended, and is cancelled")
+                self.fail(f"job {record.id} had not ended, and is cancelled")
             state = "pending" if record.state == "PENDING" else "running"
             self.log(f"_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={name} uid {OWNER if by_owner else 401}")
             self.log(f"job_signal: 9 of {state} JobId={name} successful")
@@ -337,7 +351,7 @@ class World:
         self._asked()
         for job in statuses:
             if any(each.alive for each in self.processes if each.job == job):
-                raise Broken(f"job {job} runs, and is ended")
+                self.fail(f"job {job} runs, and is ended")
             self.known[job].state = "COMPLETED"
             self.log(f"_job_complete: JobId={job} done")
 

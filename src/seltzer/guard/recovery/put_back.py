@@ -79,7 +79,7 @@ def put_back(
     requeues.remember(found, held)
     # Those that are in the queue now.
     todo = [_as_todo(each) for each in started if each.verdict.outcome == "requeued"]
-    holding.hold(requeues.requeue(todo, found, slurm, recovered), keeper, slurm, recovered)
+    holding.hold(requeues.requeue(todo, found, slurm, recovered, late=True), keeper, slurm, recovered)
 
 
 def _as_todo(settled: _Settled) -> Todo:

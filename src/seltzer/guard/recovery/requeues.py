@@ -54,14 +54,20 @@ def waiting(slurm: Controller) -> dict[int, Waiting]:
     return {id_: Waiting(each.may_requeue, each.restarts, id_ in awaited) for id_, each in found.items()}
 
 
-def requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, recovered: RepairReport) -> list[Todo]:
-    """Requeue these pending jobs, and report those for which slurmctld confirms it. Returns the others, to be held."""
+def requeue(
+    todo: Sequence[Todo], found: Findings, slurm: Controller, recovered: RepairReport, *, late: bool = False
+) -> list[Todo]:
+    """Requeue these pending jobs, and report those for which slurmctld confirms it. Returns the others, to be held.
+
+    `late`: they were submitted to start late. To change them would look like a change by their users to the next
+    repair, if this one is cut short.
+    """
     if not todo:
         return []
     remember(found, [name for name, *_ in todo])
     done: set[str] = set()
     try:
-        done = _requeue(todo, slurm)
+        done = _requeue(todo, slurm, late=late)
     except SlurmError as error:
         log.say(f"jobs can't be requeued: {error}")
     for name, listed, verdict in todo:
@@ -74,9 +80,10 @@ def requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, recovered:
     ]
 
 
-def _requeue(todo: Sequence[Todo], slurm: Controller) -> set[str]:
+def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]:
     """The names of the jobs whose restart count has grown, and that don't start at once."""
-    late = _delay([name for name, *_ in todo], slurm)
+    names = [name for name, *_ in todo]
+    delayed = set(names) if late else _delay(names, slurm)
     queue = slurm.queue()
     count = Counter(each.id for each in queue)
     by_name = {(each.job, each.task): each.id for each in queue if count[each.id] == 1 and each.state == "PENDING"}
@@ -84,7 +91,7 @@ def _requeue(todo: Sequence[Todo], slurm: Controller) -> set[str]:
     ids = {
         name: id_
         for name, listed, _ in todo
-        if name in late and (id_ := by_name.get((listed.job, listed.task), 0)) in before and before[id_].may_requeue
+        if name in delayed and (id_ := by_name.get((listed.job, listed.task), 0)) in before and before[id_].may_requeue
     }
     if not ids:
         return set()

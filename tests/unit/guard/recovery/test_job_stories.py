@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest import mock
 
@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.fakes.job_model import Broken, World
 
 from seltzer.guard.recovery import put_back, requeues, verdicts
+from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.traces import Trace
 from seltzer.guard.recovery.verdicts import JobVerdict
 
@@ -216,15 +217,23 @@ def _known(change: Callable[[Trace, str, JobVerdict | None], JobVerdict | None])
     return mock.patch.object(sys.modules["seltzer.guard.recovery.repair"], "of_known", of_known)
 
 
-def _any_requeue(todo: object, slurm: object) -> set[str]:
-    return {name for name, *_ in todo}  # type: ignore[attr-defined]
+def _any_requeue(todo: Sequence[Todo], slurm: World, *, late: bool) -> set[str]:
+    names = [name for name, *_ in todo]
+    if not late:
+        slurm.delay(names)
+    return set(names)
+
+
+def _requeue_at_once(todo: Sequence[Todo], slurm: World, **_: object) -> set[str]:
+    slurm.requeue([int(name) for name, *_ in todo])
+    return {name for name, *_ in todo}
 
 
 @contextmanager
 def requeues_whatever_runs() -> Iterator[None]:
     verdict = JobVerdict("requeued", "requeue", "")
     wrong = _known(lambda trace, state, right: verdict if state == "RUNNING" else right)
-    with wrong, mock.patch.object(requeues, "_requeue", lambda todo, slurm: slurm.requeue([int(n) for n, *_ in todo])):
+    with wrong, mock.patch.object(requeues, "_requeue", _requeue_at_once):
         yield
 
 
@@ -247,7 +256,7 @@ def does_not_delay() -> Iterator[None]:
 
 @contextmanager
 def does_not_count() -> Iterator[None]:
-    with mock.patch.object(requeues, "_requeue", lambda todo, slurm: requeues._delay([n for n, *_ in todo], slurm)):
+    with mock.patch.object(World, "requeue", lambda *_: None), mock.patch.object(requeues, "_requeue", _any_requeue):
         yield
 
 

@@ -81,7 +81,6 @@ def test_a_saved_job_with_no_requeue_is_held(epoch: Path) -> None:
 @pytest.mark.parametrize("ctl", [
     Ctl(free={12}, requeues_nothing=True),
     Ctl(free={12}, old=True),
-    Ctl(free={12}, delays_nothing=True),
 ])  # fmt: skip
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_job_that_can_not_be_requeued_is_held(epoch: Path, ctl: Ctl, saved: bool) -> None:
@@ -92,6 +91,21 @@ def test_a_job_that_can_not_be_requeued_is_held(epoch: Path, ctl: Ctl, saved: bo
         ctl.knows(12)
     assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "held"}
     assert ctl.jobs[12, ""].held
+
+
+def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
+    ctl = Ctl(free={12}, delays_nothing=True)
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (2, START % 12)) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.restarts
+
+
+def test_a_job_that_is_put_back_to_start_late_is_not_changed(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl(free={12}, delays_nothing=True)
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "requeued"}
+    assert not ctl.late
 
 
 def test_a_job_whose_put_back_was_not_answered_is_requeued_if_it_is_in_the_queue(epoch: Path) -> None:
