@@ -59,6 +59,7 @@ class Times:
     # After a crash: a job whose start was saved but never reached a node goes unnoticed until that node registers
     # later than BatchStartTimeout (10 s) after the start. Left alone, that takes a quarter of an hour.
     reregister_after: float = 20.0
+    launch: float = 20.0  # a job whose start is longer ago has reached its node, or slurmctld has noticed
     reregister_retry: float = 5.0  # how often to check whether all nodes answer
     node_reply: float = 1.0  # the longest that slurmctld talks to a node that answers
     reregister_latest: float = 120.0

@@ -294,3 +294,8 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
     if match := _RECOVERED.match(text):
         found.recovered.add(int(match["job"]))
         found.count(match)
+
+
+def has_launched(lines: Sequence[str]) -> bool:
+    """Whether a batch job was started in these lines and may still run."""
+    return any(each.started and not each.ended and not each.interactive for each in read(lines).jobs.values())

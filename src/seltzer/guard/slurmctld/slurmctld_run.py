@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from seltzer.guard import log, recovery
 from seltzer.guard.kube.report import Report, now
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery import first_job_id, history
+from seltzer.guard.recovery import first_job_id, history, traces
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld import config
@@ -70,6 +70,8 @@ class SlurmctldRun:
         epoch.link(self._places.link)
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
+        # Also after a clean exit: slurmctld doesn't wait until nodes have received the jobs that it has just started.
+        launched = traces.has_launched(history.last_seconds(epoch.path, self._times.launch))
         self._repairing = self._found.needs_repair  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
         self._partition_updater: PartitionUpdater | None = None
@@ -91,7 +93,9 @@ class SlurmctldRun:
         self._reconfiguring = False
         self._rotated = time.monotonic()
         self._reregistration = (
-            Reregistration(context.settings, context.processes, context.waker.wake) if reregister else None
+            Reregistration(context.settings, context.processes, context.waker.wake)
+            if reregister or (launched and not self._repairing)
+            else None
         )
         context.report.set(started=now())
 

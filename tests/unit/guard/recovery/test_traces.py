@@ -306,3 +306,14 @@ def test_a_log_that_is_cut_off_never_makes_a_start_out_of_none(lines: list[str],
 @given(st.lists(st.text(max_size=80) | words.map(lambda line: line.replace("7", "JobId=")), max_size=20))
 def test_garbage_in_the_log_tells_nothing_and_breaks_nothing(lines: list[str]) -> None:
     traces.read(lines)
+
+
+@pytest.mark.parametrize(("lines", "launched"), [
+    ([START], True),
+    ([START, END], False),
+    ([SUBMIT], False),
+    (["sched: _slurm_rpc_allocate_resources JobId=7 NodeList=n1 usec=1276"], False),
+    ([], False),
+])  # fmt: skip
+def test_whether_a_job_may_still_be_on_its_way_to_its_node(lines: list[str], launched: bool) -> None:
+    assert traces.has_launched([f"[2026-11-16T03:13:01.000] {line}" for line in lines]) is launched
