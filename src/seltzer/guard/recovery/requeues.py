@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -142,22 +142,39 @@ def read(epoch: Path) -> Unsettled:
 
 
 def settle(epoch: Path, slurm: Controller, recovered: RepairReport) -> None:
-    """Cancel requeued jobs whose first run has ended by itself, and let the others start. Raises SlurmError."""
+    """Cancel requeued jobs whose first run has ended by itself, and let the others start. Raises SlurmError.
+
+    One that has ended and that others depend on is held: they would be cancelled with it.
+    """
     unsettled = read(epoch)
     queue = {_name(each): each for each in slurm.queue() if each.state == "PENDING"}
     left = [name for name in unsettled.jobs if name in queue]
     if left:
         evidence = traces.read(history.read(epoch, unsettled.since, unsettled.floor).lines)
         ended = [name for name in left if _trace(evidence, queue[name]).finished]
-        if ended:
-            slurm.cancel_jobs(ended)
-        for name in ended:
-            words = exit_words(_trace(evidence, queue[name]))
-            recovered.add(name, queue[name].user, "ran", f"it had ended{words} after all; it shows as cancelled")
+        _settle_ended({name: queue[name] for name in ended}, evidence, slurm, recovered)
         free = [name for name in left if name not in ended and not queue[name].held]
         if free:
             slurm.start_now(free)
     (epoch / FILE).unlink(missing_ok=True)
+
+
+def _settle_ended(
+    jobs: Mapping[str, QueueEntry], evidence: Evidence, slurm: Controller, recovered: RepairReport
+) -> None:
+    if not jobs:
+        return
+    awaited = {job for each in slurm.pending().values() for job in each.awaits}
+    done = [name for name, listed in jobs.items() if not {listed.id, listed.job} & awaited]
+    if done:
+        slurm.cancel_jobs(done)
+    for name, listed in jobs.items():
+        how = f"it had ended{exit_words(_trace(evidence, listed))} after all"
+        if name in done:
+            recovered.add(name, listed.user, "ran", f"{how}; it shows as cancelled")
+        elif not listed.held:
+            slurm.hold([name], how)
+            recovered.add(name, listed.user, "held", f"{how}; other jobs depend on it")
 
 
 def _name(listed: QueueEntry) -> str:

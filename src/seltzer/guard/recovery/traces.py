@@ -150,8 +150,11 @@ def _finish(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
-    """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it."""
-    trace.finished = True
+    """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it.
+
+    Anybody can have that logged about a job that doesn't exist yet.
+    """
+    trace.finished = trace.finished or bool(trace.started)
 
 
 def _end(trace: Trace, _: re.Match[str]) -> None:

@@ -172,6 +172,16 @@ def test_requeued_and_held_jobs_whose_first_run_ends_by_itself_do_not_run_again(
     assert ctl.now == ["14"] and ctl.jobs[15, ""].held, "nobody has decided about 15"
 
 
+def test_a_requeued_job_that_ends_by_itself_and_that_others_depend_on_is_held(epoch: Path) -> None:
+    ctl = Ctl(free={12}, awaits={14: 12})
+    for job in (12, 14):
+        ctl.knows(job)
+    assert run(epoch, ctl, LINE % (1, START % 12)) == {"12": "requeued"}
+    add_to_log(epoch, *(line % 12 for line in ENDS))
+    assert settle(epoch, ctl) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.cancelled and not ctl.now
+
+
 def test_the_end_of_a_task_is_known_by_the_id_that_it_had(epoch: Path) -> None:
     class Splits(Ctl):
         def delay(self, names: object) -> None:

@@ -92,6 +92,10 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         [START, "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"],
         Trace(started="n1", finished=True),
     ),
+    "somebody reported its end before it was there": (
+        ["job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00", SUBMIT],
+        Trace(submitted=True),
+    ),
     "the kernel killed it while it was pending": (
         [START, "_job_complete: JobId=7 OOM failure", "_job_complete: JobId=7 cancelled by interactive user"],
         Trace(started="n1", status=253, finished=True),
