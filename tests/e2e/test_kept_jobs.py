@@ -25,6 +25,7 @@ NEW = {"SubmitTime", "EligibleTime", "AccrueTime", "LastSchedEval", "AllocNode:S
 SCHEDULED = {"Priority", "Reason", "NumNodes", "Scheduler"}
 REASONS = {
     "JobsPutBack": "put-back",
+    "JobsRequeued": "requeued",
     "JobsHeld": "held",
     "JobsKept": "kept",
     "JobsRan": "ran",
@@ -227,9 +228,9 @@ def test_jobs_acknowledged_right_before_a_kill_are_put_back_as_they_were(cluster
     assert [count[job["plain"]] for job in jobs] == [1, 1]
 
 
-def test_what_had_started_or_ended_or_been_cancelled_does_not_run_again(cluster: Cluster) -> None:
+def test_what_had_ended_or_been_cancelled_or_may_not_be_requeued_does_not_run_again(cluster: Cluster) -> None:
     ends = cluster.hold("--job-name=ends")
-    starts = cluster.sbatch(f"{RAN}; sleep 300", "--hold", "--job-name=starts")
+    starts = cluster.sbatch(f"{RAN}; sleep 300", "--hold", "--no-requeue", "--job-name=starts")
     cancelled = cluster.sbatch(RAN, "--hold", "--job-name=cancelled")
     wait_until_saved(cluster)
 
@@ -257,6 +258,26 @@ def test_what_had_started_or_ended_or_been_cancelled_does_not_run_again(cluster:
     cluster.wait_for_job(starts, "RUNNING")
     assert runs(cluster)[starts] <= 2, "again only since a person wants it to"
     cluster.login("scancel", starts)
+
+
+def test_what_had_started_and_may_be_requeued_starts_over_with_a_restart_count(cluster: Cluster) -> None:
+    waits = f"{RAN}; test $SLURM_RESTART_COUNT || sleep 300"
+    saved = cluster.sbatch(waits, "--hold", "--job-name=saved")
+    wait_until_saved(cluster)
+    script = f"""
+    sbatch --hold --output=/dev/null --wrap true
+    scontrol release {saved}
+    sbatch --parsable --output=/dev/null --wrap '{waits}'
+    """
+    with killed(cluster, f"Allocate JobId={saved} ", f"Allocate JobId={int(saved) + 3} ") as outcomes:
+        forgotten = cluster.login("bash", "-c", script).splitlines()[-1].strip()
+    assert outcomes == {**outcomes, saved: "requeued", forgotten: "requeued"}
+
+    for job in (saved, forgotten):
+        cluster.wait_for_job(job, "COMPLETED", deadline=90)
+        assert cluster.job(job)["Restarts"] == "1"
+    count = runs(cluster)
+    assert (count[saved], count[forgotten]) == (2, 2)
 
 
 def test_a_restart_that_is_no_crash_finds_nothing(cluster: Cluster) -> None:

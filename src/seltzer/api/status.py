@@ -101,8 +101,9 @@ class RecoveredJobs(Report, frozen=True, kw_only=True):
     """Their IDs, such as 12-40,51,60_[1-3]."""
 
     outcome: str = ""
-    """What became of them: put-back (into the queue), held (in the queue, for a person to decide), kept (script and
-    environment are on the state volume), lost (nothing is left of them), ran or cancelled (nothing to do)."""
+    """What became of them: put-back (into the queue), requeued (the crash had ended them), held (in the queue, for a
+    person to decide), kept (script and environment are on the state volume), lost (nothing is left of them), ran or
+    cancelled (nothing to do)."""
 
     why: str = ""
     """The reason, in a sentence: whether they had started, ended or been cancelled."""

@@ -59,9 +59,15 @@ class Times:
     # After a crash: a job whose start was saved but never reached a node goes unnoticed until that node registers
     # later than BatchStartTimeout (10 s) after the start. Left alone, that takes a quarter of an hour.
     reregister_after: float = 20.0
+    launch: float = 20.0  # a job whose start is longer ago has reached its node, or slurmctld has noticed
     reregister_retry: float = 5.0  # how often to check whether all nodes answer
     node_reply: float = 1.0  # the longest that slurmctld talks to a node that answers
     reregister_latest: float = 120.0
+    # When requeued jobs may start: after the re-registration, and after the 15 s for which a slurmstepd waits before it
+    # reports the end of a job again.
+    settle_after: float = 38.0
+    settle_soonest: float = 10.0  # nodes register 3 to 4 s after a start of slurmctld
+    settle: float = 30.0
     rotate: float = 5.0  # how often the size of the logs is checked
 
 

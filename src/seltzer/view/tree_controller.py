@@ -23,6 +23,7 @@ _LINES, _FRAMES = 3, 5
 
 _OUTCOMES = {
     "put-back": "back in the queue",
+    "requeued": "ended by the crash and requeued",
     "kept": "couldn't be put back; script and environment are in lost/ on the state volume",
     "ran": "had ended; nothing to do",
     "lost": "interactive, or without a script on the state volume; their users have to start them again",

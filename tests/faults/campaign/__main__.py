@@ -158,8 +158,10 @@ def _line(number: int, name: str, one: Outcome) -> str:
             ("requeued", one.requeued),
             ("failed", one.failed),
             ("killed", one.killed),
-            ("held", one.held),
-            ("ghosts", one.ghosts),
+            ("held", [key for key in one.held if key not in one.once]),
+            ("held with --no-requeue", [key for key in one.held if key in one.once]),
+            ("ghosts", [key for key in one.ghosts if key not in one.once]),
+            ("ghosts with --no-requeue", [key for key in one.ghosts if key in one.once]),
             ("drained", one.drained),
         )
         if jobs

@@ -41,6 +41,8 @@ class Outcome:
     killed: list[str] = field(default_factory=list)
     ghosts: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
+    once: set[str] = field(default_factory=set, repr=False)
+    """All that were submitted with --no-requeue, whatever became of them."""
     kept: list[str] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     failure: str = ""
@@ -75,6 +77,7 @@ class Book:
         outcome.kept += by_fate[Fate.KEPT]
         outcome.held += by_fate[Fate.HELD]
         once = {key for key, ack in known.items() if not ack.requeue}
+        outcome.once |= once
         outcome.twice += _new(account.twice(runs, once, rig.away), self._twice)
         outcome.requeued += _new(account.requeued(runs, queue) & known.keys(), self._requeued)
         self._closed |= found.keys() - set(by_fate[Fate.QUEUED])

@@ -45,11 +45,11 @@ say end
 class Load:
     """The users of a cluster. `evidence` is the folder, on this machine, of the volume that all jobs see.
 
-    They keep `most` jobs in flight. Where they are `wary`, half of them with --no-requeue.
+    They keep `most` jobs in flight, half of them with --no-requeue.
     """
 
-    def __init__(self, login: Callable[[], int], evidence: Path, most: int, wary: bool = False) -> None:
-        self._login, self._evidence, self.most, self._wary = login, evidence, most, wary
+    def __init__(self, login: Callable[[], int], evidence: Path, most: int) -> None:
+        self._login, self._evidence, self.most = login, evidence, most
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._submitting = threading.Event()
@@ -188,7 +188,7 @@ class Load:
             begun = time.monotonic()
             if self.in_flight() < self.most:
                 seconds = _SECONDS[len(self._acks) % len(_SECONDS)]
-                self._submit(self._prefix, POOL_NAME, str(seconds), _SUBMIT_DEADLINE, self._wary)
+                self._submit(self._prefix, POOL_NAME, str(seconds), _SUBMIT_DEADLINE, wary=True)
             self._over.wait(max(0.01, _SUBMITTERS / _MOST_PER_SECOND - (time.monotonic() - begun)))
 
     def _submit(self, prefix: str, partition: str, seconds: str, deadline: float, wary: bool = False) -> bool:

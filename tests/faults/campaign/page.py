@@ -12,6 +12,7 @@ from typing import Any
 from . import plot
 from .results import ROOT
 
+_LEFT = "held | no-requeue | ghosts | no-requeue"
 PAGE = ROOT / "docs" / "faults.md"
 PLOT = ROOT / "docs" / "faults.svg"
 
@@ -33,7 +34,7 @@ _POOL = """\
 ## When the nodes of a pool are hit
 
 In these rows slurmctld is on a node that isn't hit. The slurmds that run the jobs are on other nodes: a NodeSet with
-four replicas, one on each of four Kubernetes nodes. Half of the jobs are submitted with `--no-requeue`.
+four replicas, one on each of four Kubernetes nodes.
 """
 
 _POOL_WORDS = """\
@@ -71,10 +72,12 @@ the worst of the repeats, in seconds. The first row has no fault.
 - **Twice**: the job started a second time, under its own ID or another one. A job that the fault killed and that Slurm
   itself requeued (`JobRequeue`; its restart count has grown) doesn't count.
 - **Killed**: the job had started, and the fault ended it. Slurm ends a job that it doesn't remember when a node
-  reports the job.
-- **Held**: the job is in the queue for a person to decide, because it can't be known whether it had started.
+  reports the job. Jobs that may be requeued are in the queue again, with a restart count.
+- **Held**: the job is in the queue for a person to decide, because it had started, or may have.
 - **Ghosts**: jobs that run only according to slurmctld. They had ended, or their start never reached a node. They
-  occupy CPUs that nothing uses until Slurm notices, which takes minutes. The campaign cancels them.
+  occupy CPUs that nothing uses until Slurm notices. The campaign cancels them.
+- **No-requeue**: the same for jobs with `--no-requeue`, which are half of all jobs. Nobody may start them again. The
+  columns before these have the other jobs, except in rows without these numbers: they are older, and have all jobs.
 - **srun**: how many of the `srun` commands that ran or waited at the time of the fault failed, or hung for 15 seconds.
   Only one row has any.
 
@@ -95,7 +98,8 @@ _BODY = """\
 - **Interactive jobs.** An `srun` or `salloc` that was acknowledged in the last five seconds before a SIGKILL isn't in
   the saved state, and its client is gone or hangs. It is reported and not put back.
 - **Running jobs that slurmctld had not saved.** A job that started in those seconds is ended when its node reports to
-  the new slurmctld: these are the killed jobs above. It isn't run again automatically, because it had started.
+  the new slurmctld. If it may be requeued, which is Slurm's default for batch jobs, it starts over about 40 s later.
+  With `--no-requeue` it is held for a person to decide.
 - **Some options** of a job that is put back: those that Slurm doesn't show to plugins, such as `--deadline`,
   `--open-mode`, `--signal` and binding. The age of the job starts at zero again.
 - **A power loss.** Data that the kernel has accepted for the disk survives a SIGKILL and a killed node. It doesn't
@@ -142,24 +146,33 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "| fault | n | answers | worst | job | worst | acknowledged | lost | twice | killed | held | ghosts | srun |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        f"| fault | n | answers | worst | job | worst | acknowledged | lost | twice | killed | {_LEFT} | srun |",
+        f"|{'---|' * 15}",
     ]
     for row in rows:
-        counts = [row[f"jobs_{what}"] for what in ("acknowledged", "lost", "twice", "killed", "held", "ghosts")]
+        counts = [row[f"jobs_{what}"] for what in ("acknowledged", "lost", "twice", "killed")]
         broken = f"{row['interactive_broken']} of {row['interactive']}" if row.get("interactive") else ""
-        lines.append(_line(row, ("answer_s", "job_s"), counts, broken))
+        lines.append(_line(row, ("answer_s", "job_s"), counts, *_left(row), broken))
     return "\n".join(lines)
 
 
 def pool_table(rows: Sequence[dict[str, Any]]) -> str:
-    counted = "acknowledged | lost | twice | requeued | failed | killed | held | ghosts"
-    lines = [f"| fault | n | whole | worst | answers | worst | {counted} |", f"|{'---|' * 14}"]
+    counted = f"acknowledged | lost | twice | requeued | failed | killed | {_LEFT}"
+    lines = [f"| fault | n | whole | worst | answers | worst | {counted} |", f"|{'---|' * 16}"]
     for row in rows:
         first = [row[f"jobs_{what}"] for what in ("acknowledged", "lost", "twice")]
-        last = [row[f"jobs_{what}"] for what in ("killed", "held", "ghosts")]
-        lines.append(_line(row, ("whole_s", "answer_s"), [*first, row["requeued"], row["failed"], *last]))
+        counts = [*first, row["requeued"], row["failed"], row["jobs_killed"]]
+        lines.append(_line(row, ("whole_s", "answer_s"), counts, *_left(row)))
     return "\n".join(lines)
+
+
+def _left(row: dict[str, Any]) -> list[str]:
+    """What is left for a person: of the jobs that may be requeued, and of the others where that was counted."""
+    cells = []
+    for what in ("held", "ghosts"):
+        once = row.get(f"{what}_once")
+        cells += [f"{row[f'jobs_{what}'] - (once or 0):,}", "" if once is None else f"{once:,}"]
+    return cells
 
 
 def _line(row: dict[str, Any], timed: Sequence[str], counts: Sequence[int], *more: str) -> str:

@@ -40,6 +40,9 @@ def row(fault: Fault, outcomes: Sequence[Outcome], about: Row) -> Row:
         "jobs_held": count["held"],
         "jobs_kept": count["kept"],
         "jobs_ghosts": count["ghosts"],
+        # Of these, the jobs with --no-requeue.
+        "held_once": sum(len(one.once & set(one.held)) for one in outcomes),
+        "ghosts_once": sum(len(one.once & set(one.ghosts)) for one in outcomes),
         "jobs_acknowledged": sum(one.acknowledged for one in outcomes),
         "submissions_refused": sum(one.refused for one in outcomes),
         "interactive": sum(one.interactive for one in outcomes),

@@ -77,7 +77,7 @@ class Rig:
         self.cluster.apply(claim("evidence"))
         self.cluster.create(shape.cluster(self.shape, self.mortal), **shape.nodesets(self.shape, self.mortal))
         self.cluster.wait_ready(WHOLE_DEADLINE)
-        self._load = Load(self.login, self._folder("evidence"), self._in_flight, wary=self.shape.pool_dies)
+        self._load = Load(self.login, self._folder("evidence"), self._in_flight)
         self._load.start()
 
     def settle_operator(self, where: str | None = STEADY) -> None:

@@ -84,16 +84,30 @@ def test_the_page_shows_every_row_and_what_went_wrong() -> None:
         row(Outcome("x", True, failure="Gone: nobody leads\nmore")),
     ]
     text = page.text(rows)
-    assert "| node cut | 1 | 0 | 0 | 0.3 | 0.3 | 1,234 | 0 | 0 | 0 | 0 | 0 | 1 of 4 |" in text
+    assert "| node cut | 1 | 0 | 0 | 0.3 | 0.3 | 1,234 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 1 of 4 |" in text
     assert "| node cut | 1 | never | never |" in text
     assert "- node cut, repeat 0: Gone: nobody leads\n" in text
     assert "2026-01-02 on 2 cores" in text and "200 jobs in flight" in text
 
 
+def test_jobs_that_forbid_to_be_requeued_are_told_apart_from_the_others() -> None:
+    one = good(held=["a", "b", "c"], ghosts=["d", "a"], once={"a", "b", "x"})
+    found = row(one, good(held=["e"]))
+    assert (found["jobs_held"], found["held_once"], found["jobs_ghosts"], found["ghosts_once"]) == (4, 2, 2, 1)
+    head, _, line = page.table([found]).splitlines()
+    assert "| held | no-requeue | ghosts | no-requeue |" in head
+    assert line.endswith("| 0 | 0 | 0 | 0 | 2 | 2 | 1 | 1 |  |"), "held and ghosts: of those that may be requeued first"
+
+
+def test_a_row_that_was_measured_before_they_were_told_apart_has_them_all() -> None:
+    old = {key: value for key, value in row(good(held=["a"])).items() if not key.endswith("_once")}
+    assert page.table([old]).splitlines()[2].endswith("| 0 | 1 |  | 0 |  |  |")
+
+
 def test_the_page_has_a_table_of_its_own_for_pools() -> None:
     pool = row(good(0.2, whole_s=11.04, requeued=["a"], failed=["b", "c"], acknowledged=7), fault=POOL_FAULT)
     slurmctld, _, rest = page.text([row(good()), pool]).partition("## When the nodes of a pool are hit")
-    assert "| slurmd node cut | 1 | 11.0 | 11.0 | 0.2 | 0.2 | 7 | 0 | 0 | 1 | 2 | 0 | 0 | 0 |" in rest
+    assert "| slurmd node cut | 1 | 11.0 | 11.0 | 0.2 | 0.2 | 7 | 0 | 0 | 1 | 2 | 0 | 0 | 0 | 0 | 0 |" in rest
     assert "| node cut |" in slurmctld and "slurmd node cut" not in slurmctld
     assert "When the nodes of a pool" not in page.text([row(good())]), "not before there are such rows"
 

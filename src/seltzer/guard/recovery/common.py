@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ from seltzer.guard import log
 from seltzer.guard.recovery import recoveries
 from seltzer.guard.recovery.recoveries import JobOutcome, Recovery
 from seltzer.guard.recovery.verdicts import Outcome
-from seltzer.wire.squeue import QueueEntry
+from seltzer.wire.squeue import PendingJob, QueueEntry
 
 DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is
 _WHY = 200
@@ -27,6 +27,16 @@ class Controller(Protocol):
     """slurmctld, as implemented by `recovery.slurm.SlurmCommands`. Every method may raise SlurmError or Cancelled."""
 
     def queue(self) -> list[QueueEntry]: ...
+
+    def pending(self) -> dict[int, PendingJob]: ...
+
+    def requeues_by_default(self) -> bool: ...
+
+    def delay(self, names: Sequence[str]) -> None: ...
+
+    def start_now(self, names: Sequence[str]) -> None: ...
+
+    def requeue(self, jobs: Collection[int]) -> None: ...
 
     def hold(self, names: Sequence[str], why: str) -> None: ...
 

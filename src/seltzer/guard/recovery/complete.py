@@ -10,8 +10,8 @@ import ctypes
 import sys
 from pathlib import Path
 
-_LIBRARY = "*/slurm*/libslurmfull.so"
-_NONE = 0xFFFFFFFE
+LIBRARY = "*/slurm*/libslurmfull.so"
+NONE = 0xFFFFFFFE
 
 
 class StepId(ctypes.Structure):
@@ -26,7 +26,7 @@ class StepId(ctypes.Structure):
 
 
 def main(words: list[str]) -> int:
-    found = sorted(Path("/usr/lib").glob(_LIBRARY))
+    found = sorted(Path("/usr/lib").glob(LIBRARY))
     if not found:
         print("libslurmfull.so is missing", file=sys.stderr)
         return 1
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
     failed = 0
     for word in words:
         job, _, status = word.partition(":")
-        step = StepId(0, int(job), _NONE, _NONE)
+        step = StepId(0, int(job), NONE, NONE)
         failed += bool(library.slurm_complete_job(ctypes.byref(step), ctypes.c_uint32(int(status))))
     if failed:
         print(f"slurmctld refused {failed} of {len(words)}", file=sys.stderr)

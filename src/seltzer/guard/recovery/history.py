@@ -55,6 +55,13 @@ def read(epoch: Path, since: float | None, floor: str = "") -> History:
     return History((*older, *_lines(text[begin:])), len(older), stamp(first) if first else None, whole)
 
 
+def last_seconds(epoch: Path, seconds: float) -> list[str]:
+    """What was logged in the last seconds before the last line, at most 1 MiB."""
+    text = _text(epoch, _TAIL)
+    last = last_time(epoch)
+    return [] if last is None else _lines(text[_begin(text, last - seconds) :])
+
+
 def last_time(epoch: Path) -> float | None:
     """The time of the last line."""
     found = _last_stamps(epoch)

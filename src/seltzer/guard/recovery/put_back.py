@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +10,16 @@ from itertools import chain
 from typing import Any
 
 from seltzer.guard import log
-from seltzer.guard.recovery import directives, journal, recoveries, spool
+from seltzer.guard.recovery import directives, holding, journal, recoveries, requeues, spool
 from seltzer.guard.recovery.common import DYING, Controller, RepairReport, Submitter
 from seltzer.guard.recovery.findings import Findings
+from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.journal import Entry, Journal
 from seltzer.guard.recovery.keeper import JobKeeper
-from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
+from seltzer.guard.recovery.slurm import DUPLICATE, RESTART_DELAY, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
+from seltzer.wire.squeue import QueueEntry
 
 _CHECK = "first check whether it is in the queue, which is unknown: it could not be put back"
 
@@ -42,16 +45,23 @@ def put_back(
     read = journal.read(found.epoch, _keys(files, found))
     tasks = evidence.by_array()
     settled: list[_Settled] = []
+    started: list[_Settled] = []
+    held: list[str] = []
+    by_default = slurm.requeues_by_default()
     rest = slurm.rest()
     try:
         for job in missing:
             unsaved = _unsaved(job, evidence, tasks.get(job, {}), files.get(job), read)
-            unsaved = replace(unsaved, unlogged=found.unlogged)
+            unsaved = replace(unsaved, unlogged=found.unlogged, may_requeue=_may_requeue(unsaved.entry, by_default))
             each = _settle(unsaved, files.get(job), found, rest, slurm, keep_jobs)
             if each.is_back:  # reported at once: if the repair is cut short, nothing else ever names this job
                 recovered.add(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
             else:
                 settled.append(each)
+            if each.verdict.outcome == "requeued":
+                started.append(each)
+            if each.verdict.action == "put-back-held":
+                held.append(str(job))
     finally:
         rest.close()
     _check_queue(settled, files, found, slurm)
@@ -66,6 +76,20 @@ def put_back(
             # An earlier start kept it, but may have been killed before it reported that.
             outcome: Outcome = "ran" if verdict.outcome == "ran" else "kept"
             recovered.add(str(unsaved.id), None, outcome, spool.why_kept(folder) or verdict.why)
+    requeues.remember(found, held)
+    # Those that are in the queue now.
+    todo = [_as_todo(each) for each in started if each.verdict.outcome == "requeued"]
+    holding.hold(requeues.requeue(todo, found, slurm, recovered, late=True), keeper, slurm, recovered)
+
+
+def _as_todo(settled: _Settled) -> Todo:
+    job = settled.unsaved.id
+    listed = QueueEntry(job, "", job, "PENDING", settled.unsaved.owner or 0, held=False)
+    return str(job), listed, settled.verdict
+
+
+def _may_requeue(entry: Entry | None, by_default: bool) -> bool:
+    return entry is not None and entry.options.get("requeue", by_default) is True
 
 
 def _report(unsaved: Unsaved, verdict: JobVerdict, recovered: RepairReport, keeper: JobKeeper) -> None:
@@ -100,7 +124,7 @@ class _Settled:
     @property
     def is_back(self) -> bool:
         """Whether slurmctld has accepted it."""
-        return self.verdict.outcome in ("put-back", "held") and not self.unsure
+        return self.verdict.outcome in ("put-back", "requeued", "held") and not self.unsure
 
 
 def _settle(
@@ -108,7 +132,7 @@ def _settle(
 ) -> _Settled:
     """Decides what becomes of the job. If it is to be put back, that has been done on return."""
     verdict = of_unsaved(unsaved, keep_jobs)
-    if files is None or verdict.action not in ("put-back", "put-back-held"):
+    if files is None or verdict.action not in ("put-back", "put-back-held", "put-back-requeued"):
         return _Settled(unsaved, verdict)
     try:
         return _put(unsaved, verdict, files, found, rest, slurm)
@@ -153,6 +177,11 @@ def _put(
     options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
+    if verdict.action == "put-back-requeued":
+        # What it depended on was over when it started. Its first run has to be over before the next one.
+        begin = {"set": True, "infinite": False, "number": int(time.time()) + RESTART_DELAY}
+        options |= {"begin_time": begin, "admin_comment": verdict.why}
+        options.pop("dependency", None)
 
     def submit(options: dict[str, Any]) -> tuple[SlurmError | None, bool]:
         error, asked = _submit(options, files.script or "", rest, slurm)

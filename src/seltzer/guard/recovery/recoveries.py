@@ -26,7 +26,7 @@ _MOST = 4 << 20  # of the file; the newest recovery is always complete, however 
 _IN_LEASE = 4  # recoveries in the annotation
 _STUB = 150  # bytes of a recovery of which only the count fits
 # Outcomes that need a person come first, and are dropped last.
-_ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "put-back")
+_ORDER: tuple[Outcome, ...] = ("held", "kept", "lost", "cancelled", "ran", "requeued", "put-back")
 # Details that differ from job to job and can be dropped.
 _DETAIL = re.compile(r"(?<=had started) on \S+?(?=[,;:]?(?: |$))|(?<=its dependency) \S+(?= was refused)")
 

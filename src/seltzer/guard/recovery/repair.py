@@ -1,26 +1,25 @@
-"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete; then put back."""
+"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete, requeue; then put back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from seltzer.guard import log
-from seltzer.guard.recovery import history, spool, traces
+from seltzer.guard.recovery import history, holding, requeues, spool, traces
 from seltzer.guard.recovery.common import DYING, Controller, RepairReport
 from seltzer.guard.recovery.findings import Findings
+from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.put_back import put_back
 from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import ALIVE, JobVerdict, of_known
+from seltzer.guard.recovery.verdicts import ALIVE, UNKNOWN, JobVerdict, of_known
 from seltzer.wire.squeue import QueueEntry
 
 _AGAIN = 0.1
 # Outcomes of jobs that no longer need what was found.
-_BACK = ("put-back", "held", "cancelled")
-
-Todo = tuple[str, QueueEntry, JobVerdict, Trace]
+_BACK = ("put-back", "requeued", "held", "cancelled")
 
 
 def repair(found: Findings, slurm: Controller, keep_jobs: bool, recovered: RepairReport) -> bool:
@@ -75,18 +74,26 @@ def _repair_known(
     recovered: RepairReport,
 ) -> None:
     """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are."""
-    todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": []}
+    todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": [], "requeue": [], "retire": []}
+    statuses: dict[int, int] = {}
     traced = _with_traces(queue, evidence)
     if found.unlogged:
         traced += _without_traces(queue, traced)
         _prevent_requeue(queue, slurm)
+    waiting = requeues.waiting(slurm) if any(listed.state == "PENDING" for _, listed, _ in traced) else {}
     for name, listed, trace in traced:
-        verdict = of_known(trace, listed.state, listed.user, "" if listed.held else found.unlogged)
+        unlogged = "" if listed.held else found.unlogged
+        verdict = of_known(trace, listed.state, listed.user, unlogged, waiting.get(listed.id, UNKNOWN))
         if verdict:
-            todo[verdict.action].append((name, listed, verdict, trace))
-    _hold(todo["hold"], keeper, slurm, recovered)
+            todo[verdict.action].append((name, listed, verdict))
+            if trace.status is not None:
+                statuses[listed.id] = trace.status
+    refused = requeues.requeue(todo["requeue"], found, slurm, recovered)
+    held = [*todo["hold"], *refused, *_retire(todo["retire"], slurm, recovered)]
+    requeues.remember(found, [name for name, *_ in held])
+    holding.hold(held, keeper, slurm, recovered)
     _cancel(todo["cancel"], keeper, slurm, recovered)
-    _complete(todo["complete"], slurm, recovered)
+    _complete(todo["complete"], statuses, slurm, recovered)
 
 
 def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[str, QueueEntry, Trace]]:
@@ -141,48 +148,28 @@ def _in_range(task: str, ranges: str) -> bool:
     return False
 
 
-def _hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
-    """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
+def _retire(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> list[Todo]:
+    """Ends pending jobs that have already run to their end. Slurm can't be told how they ended. Returns those that are
+    still in the queue."""
     if not todo:
-        return
-    by_why: dict[str, list[str]] = {}
-    for name, _, verdict, _ in todo:
-        by_why.setdefault(verdict.why, []).append(name)
-    for why, names in by_why.items():
-        _try_hold(slurm, names, why)
-    free = _not_held(todo, slurm)
-    if free:  # one job that can't be held may have kept others from it
-        for name, _, verdict, _ in free:
-            _try_hold(slurm, [name], verdict.why)
-        free = _not_held(free, slurm)
-    left = {name for name, *_ in free}
-    for name, listed, verdict, _ in todo:
-        if name in left:
-            why = keeper.withdraw(listed.job, f"{verdict.why}; it can't be held, so it is made to fail")
-            recovered.add(name, listed.user, "kept", why)
-        else:
-            recovered.add(name, listed.user, verdict.outcome, verdict.why)
-
-
-def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
+        return []
     try:
-        slurm.hold(names, why)
+        slurm.cancel_jobs([name for name, *_ in todo])
     except SlurmError as error:
-        log.say(f"not all could be held: {error}")
-
-
-def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
-    """The jobs that could still start."""
-    queue = {(each.job, each.task): each for each in slurm.queue()}
+        log.say(f"not all jobs that had ended could be cancelled: {error}")
+    waits = {(each.job, each.task) for each in slurm.queue() if each.state == "PENDING"}
+    for name, listed, verdict in todo:
+        if (listed.job, listed.task) not in waits:
+            recovered.add(name, listed.user, verdict.outcome, f"{verdict.why}; it shows as cancelled")
     return [
-        each
-        for each in todo
-        if (after := queue.get((each[1].job, each[1].task), each[1])).state == "PENDING" and not after.held
+        (name, listed, JobVerdict("held", "hold", f"{verdict.why}: it would have run twice"))
+        for name, listed, verdict in todo
+        if (listed.job, listed.task) in waits
     ]
 
 
 def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
-    named = {name: (listed, verdict) for name, listed, verdict, _ in todo}
+    named = {name: (listed, verdict) for name, listed, verdict in todo}
     if not named:
         return
     whys = {name: verdict.why for name, (_, verdict) in named.items()}
@@ -197,10 +184,10 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
         recovered.add(name, listed.user, verdict.outcome, whys[name])
 
 
-def _complete(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> None:
+def _complete(todo: Sequence[Todo], known: Mapping[int, int], slurm: Controller, recovered: RepairReport) -> None:
     """Ends jobs that hold nodes though they have ended. Left alone, Slurm waits for minutes and then requeues them."""
-    statuses = {each.id: trace.status for _, each, _, trace in todo if trace.status is not None}
-    others = [name for name, listed, _, _ in todo if listed.id not in statuses]
+    statuses = {each.id: known[each.id] for _, each, _ in todo if each.id in known}
+    others = [name for name, listed, _ in todo if listed.id not in statuses]
     if statuses:
         try:
             slurm.complete(statuses)
@@ -210,7 +197,7 @@ def _complete(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) 
     if others:
         slurm.never_requeue(others)
         slurm.cancel_jobs(others)
-    for name, listed, verdict, _ in todo:
+    for name, listed, verdict in todo:
         more = "; it shows as cancelled" if name in others else ""
         recovered.add(name, listed.user, verdict.outcome, f"{verdict.why}{more}")
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,12 +19,15 @@ from seltzer.guard.settings import Places
 from seltzer.guard.slurmctld.config import LOCAL, REST
 from seltzer.guard.slurmctld.output import bare
 from seltzer.wire import squeue
-from seltzer.wire.squeue import QueueEntry
+from seltzer.wire.squeue import PendingJob, QueueEntry, SqueueError
 
 API = "v0.0.45"
 NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
 """sdiag's count of the threads that talk to nodes."""
 DUPLICATE = 2011
+RESTART_DELAY = 120
+"""After so many seconds a requeued job may start again, as after Slurm's own requeues, unless it is told to sooner."""
+_JOB_REQUEUE = re.compile(r"^[ \t]*JobRequeue[ \t]*=[ \t]*\"?(\w+)", re.IGNORECASE | re.MULTILINE)
 _AT_ONCE = 200
 _ANSWER = 1 << 20
 _FOR_QUEUE = 2.0
@@ -72,6 +75,43 @@ class SlurmCommands:
         """All jobs that slurmctld knows, one entry for each task of an array."""
         return squeue.parse_queue(self._run([self._places.squeue, *squeue.QUEUE]))
 
+    def pending(self) -> dict[int, PendingJob]:
+        """All pending jobs by their own IDs. Tasks of an array that nothing has happened to share the array's."""
+        try:
+            return {job.id: job for job in squeue.parse_pending(self._run([self._places.squeue, *squeue.PENDING]))}
+        except SqueueError as error:
+            raise SlurmError(str(error)) from error
+
+    def requeues_by_default(self) -> bool:
+        """Whether a job whose user doesn't say anything about it may be requeued."""
+        try:
+            said = _JOB_REQUEUE.findall((self._places.etc / LOCAL).read_text(errors="replace"))
+        except OSError:
+            return False
+        return not said or said[-1] == "1"
+
+    def delay(self, names: Sequence[str]) -> None:
+        """Start these pending jobs no sooner than after RESTART_DELAY. Gives each task its own record."""
+        self._start_at(names, f"now+{RESTART_DELAY}")
+
+    def start_now(self, names: Sequence[str]) -> None:
+        """They no longer wait for a point in time."""
+        self._start_at(names, "now")
+
+    def _start_at(self, names: Sequence[str], when: str) -> None:
+        for part in _parts(names):
+            self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"StartTime={when}"])
+
+    def requeue(self, jobs: Collection[int]) -> None:
+        """Have slurmctld treat these pending batch jobs as requeued: their restart counts grow.
+
+        It leaves those alone that may not be requeued. Raises SlurmError if this Slurm can't do that; what became of
+        each job is for `pending` to say.
+        """
+        self._require_known_version("only Slurm 26.05 requeues a pending job")
+        for part in _parts(map(str, jobs)):
+            self._run([sys.executable, "-m", "seltzer.guard.recovery.requeue", *part])
+
     def hold(self, names: Sequence[str], why: str) -> None:
         """As a user hold, so that their owners can release them."""
         for part in _parts(names):
@@ -85,11 +125,15 @@ class SlurmCommands:
 
     def complete(self, statuses: dict[int, int]) -> None:
         """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't do that."""
-        if "26.05." not in self._run([*self._places.slurmctld, "-V"]):
-            raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
+        self._require_known_version("only Slurm 26.05 lets a job be completed with its status")
         module = "seltzer.guard.recovery.complete"
         for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
             self._run([sys.executable, "-m", module, *part])
+
+    def _require_known_version(self, otherwise: str) -> None:
+        """The library's structures are those of 26.05."""
+        if "26.05." not in self._run([*self._places.slurmctld, "-V"]):
+            raise SlurmError(otherwise)
 
     def node_threads(self) -> int:
         """How many threads of slurmctld currently talk to nodes, or try to."""

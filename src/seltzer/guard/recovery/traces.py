@@ -31,6 +31,10 @@ TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
 """Levels at which slurmctld doesn't log which jobs start, end and are cancelled; the guard never sets them."""
 # IDs above this belong to jobs of a federation.
 HIGHEST = 0x03FF0000
+# How a job ends that the kernel killed for its memory (SIG_OOM).
+_OUT_OF_MEMORY = 253
+# What slurmctld logs as the signal of a job that ends without a status.
+_NO_STATUS = 126
 
 
 @dataclass(slots=True)
@@ -54,6 +58,11 @@ class Trace:
     held: bool | None = None
     unseen: bool = False
     """The log was not detailed enough at some time since its submission: it may have started without a line."""
+    finished: bool = False
+    """Its node reported the end of its script while slurmctld believed it pending or didn't know it. Slurm does nothing
+    then."""
+    exiting: bool = field(default=False, compare=False, repr=False)
+    """The last line was its status; the next one says what slurmctld makes of it."""
 
     @property
     def ran(self) -> bool:
@@ -75,6 +84,8 @@ class Evidence:
     highest: int = 0
     unseen: bool = False
     """The log was not detailed enough at some time: any job may have started without a line."""
+    tasks: dict[int, Name] = field(default_factory=dict)
+    """The tasks of arrays that had IDs of their own, by these."""
 
     def of(self, job: int) -> Trace:
         return self.jobs.get((job, "")) or Trace()
@@ -109,7 +120,7 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
-    trace.ended = trace.requeued = trace.cancelled = False
+    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = False
     trace.status = trace.cancel_asked_by = None
 
 
@@ -122,10 +133,32 @@ def _register(trace: Trace, match: re.Match[str]) -> None:
 def _exit(trace: Trace, match: re.Match[str]) -> None:
     number = int(match["number"])
     trace.status = number << 8 if match["how"] == "WEXITSTATUS" else number
+    trace.exiting = True
+
+
+def _run_out_of_memory(trace: Trace, _: re.Match[str]) -> None:
+    trace.status, trace.exiting = _OUT_OF_MEMORY, True
+
+
+def _finish(trace: Trace, _: re.Match[str]) -> None:
+    """A node reports the end of a job that is pending for slurmctld, or somebody ends a job without a status."""
+    if trace.exiting and trace.status != _NO_STATUS:
+        trace.finished = True
+    else:
+        trace.cancelled = True
+    trace.exiting = False
+
+
+def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
+    """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it.
+
+    Anybody can have that logged about a job that doesn't exist yet.
+    """
+    trace.finished = trace.finished or bool(trace.started)
 
 
 def _end(trace: Trace, _: re.Match[str]) -> None:
-    trace.ended = True
+    trace.ended, trace.exiting = True, False
 
 
 def _requeue(trace: Trace, _: re.Match[str]) -> None:
@@ -144,6 +177,8 @@ def _signal(trace: Trace, match: re.Match[str]) -> None:
     trace.cancel_asked_by = None
     if match["signal"] == "9":
         trace.cancelled = True
+        if match["state"] == "pending":
+            trace.requeued = False  # whatever it was put back for before
     if match["state"] != "pending" and not trace.started:
         trace.started = "a node"
 
@@ -178,7 +213,9 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"Registered PENDING <job> StepId=\S+ on node (?P<nodes>\S+)", _register),
         (r"Configuration for <job> (?:is )?complete", _start),
         (r"_job_complete: <job> (?P<how>WEXITSTATUS|WTERMSIG) (?P<number><int>)", _exit),
-        (r"_job_complete: <job> cancelled by interactive user", _cancel),
+        (r"_job_complete: <job> OOM failure", _run_out_of_memory),
+        (r"_job_complete: <job> cancelled by interactive user", _finish),
+        (r"job_complete: invalid <job>", _finish_unknown),
         (r"_job_complete: <job> done", _end),
         (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> starting expedited requeue", _requeue),
@@ -250,6 +287,9 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
         if match := pattern.match(text):
             # The array's own record stands for its remaining tasks.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
+            name = found.tasks.get(name[0], name) if step is _finish_unknown else name
+            if match["own"]:
+                found.tasks[int(match["own"])] = name
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
             if step not in (_ask, _refuse):  # there a user names a job, which may not exist
                 found.count(match)
@@ -257,3 +297,8 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
     if match := _RECOVERED.match(text):
         found.recovered.add(int(match["job"]))
         found.count(match)
+
+
+def has_launched(lines: Sequence[str]) -> bool:
+    """Whether a batch job was started in these lines and may still run."""
+    return any(each.started and not each.ended and not each.interactive for each in read(lines).jobs.values())

@@ -1,6 +1,7 @@
 """Decides what becomes of a job that slurmctld forgot, or knows wrongly. Pure; all policy of the recovery is here.
 
-A job runs again by itself only if it certainly hasn't run. Anything uncertain waits for a person.
+A job runs again by itself only if it certainly hasn't run, or if Slurm may requeue it and the crash has ended it: then
+its restart count grows, as when its node fails. Anything uncertain waits for a person.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Literal
 from seltzer.guard.recovery.journal import Entry
 from seltzer.guard.recovery.traces import Trace
 
-Outcome = Literal["put-back", "held", "kept", "ran", "cancelled", "lost"]
-Action = Literal["put-back", "put-back-held", "keep", "hold", "cancel", "complete", "none"]
+Outcome = Literal["put-back", "requeued", "held", "kept", "ran", "cancelled", "lost"]
+Action = Literal[
+    "put-back", "put-back-held", "put-back-requeued", "keep", "hold", "cancel", "complete", "requeue", "retire", "none"
+]
 OURS = frozenset({0, 401})
 """Users that may always cancel everybody's jobs: root and SlurmUser."""
 FULL = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
@@ -31,6 +34,20 @@ class JobVerdict:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """What slurmctld says about a pending job besides that. The defaults are for what it can't be asked."""
+
+    may_requeue: bool = False
+    """It is a batch job on its own, and neither its user nor the cluster forbids to start it again."""
+    restarts: int = 0
+    awaited: bool = True
+    """Another job depends on it."""
+
+
+UNKNOWN = Waiting()
+
+
+@dataclass(frozen=True)
 class Unsaved:
     """A job that was acknowledged, and that slurmctld no longer knows."""
 
@@ -44,6 +61,8 @@ class Unsaved:
     modified: bool = False
     unlogged: str = ""
     """Why log lines may be missing, and what that means; empty if none are."""
+    may_requeue: bool = False
+    """Neither its user nor the cluster forbids to start it again."""
 
     @property
     def owner(self) -> int | None:
@@ -60,14 +79,17 @@ def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
         return JobVerdict("cancelled", "none", "it had been cancelled")
     if trace.interactive:
         return JobVerdict("lost", "none", _interactive(trace))
-    if not job.tasks and trace.ran and trace.ended:
-        return JobVerdict("ran", "keep", f"it had ended{_status(trace)}")
+    if not job.tasks and (trace.finished or (trace.ran and trace.ended)):
+        return JobVerdict("ran", "keep", f"it had ended{exit_words(trace)}")
     if not job.has_files:
         return JobVerdict("lost", "none", "its script isn't on the state volume")
     cannot = _why_not(job, keep_jobs)
     doubt = _doubt(job)
     if cannot:
         return JobVerdict("kept", "keep", f"{doubt}; {cannot}" if doubt else cannot)
+    changed = job.modified or trace.modified  # to what isn't known
+    if doubt and job.may_requeue and not (job.tasks or changed or job.unlogged) and _has_only_started(trace):
+        return JobVerdict("requeued", "put-back-requeued", doubt)
     if doubt:
         return JobVerdict("held", "put-back-held", doubt)
     return JobVerdict("put-back", "put-back", "it had not started")
@@ -110,26 +132,54 @@ def _doubt(job: Unsaved) -> str:
     return job.unlogged
 
 
-def of_known(trace: Trace, state: str, owner: int | None, unlogged: str = "") -> JobVerdict | None:
+def of_known(
+    trace: Trace, state: str, owner: int | None, unlogged: str = "", waiting: Waiting = UNKNOWN
+) -> JobVerdict | None:
     """For a job or a task that slurmctld has recovered from an older state; None if that state is fine.
 
-    `unlogged`: why log lines may be missing, if they may.
+    `unlogged`: why log lines may be missing, if they may. `waiting`: for a pending job.
     """
     if state == "PENDING":
-        if _was_cancelled(trace, owner):
-            return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
-        if trace.ran:
-            how = f"had ended{_status(trace)}" if trace.ended else f"had started on {trace.started}"
-            return JobVerdict("held", "hold", f"it {how}, which was not saved: it would have run twice")
-        if trace.held:
-            return JobVerdict("held", "hold", "it had been held, which was not saved")
-        return JobVerdict("held", "hold", unlogged) if unlogged else None
+        return _of_pending(trace, owner, unlogged, waiting)
     if state in ALIVE:
         if trace.cancelled and not trace.requeued:
             return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
         if trace.ended and trace.ran:
-            return JobVerdict("ran", "complete", f"it had ended{_status(trace)}, which was not saved")
+            return JobVerdict("ran", "complete", f"it had ended{exit_words(trace)}, which was not saved")
     return None
+
+
+def _of_pending(trace: Trace, owner: int | None, unlogged: str, waiting: Waiting) -> JobVerdict | None:
+    if _was_cancelled(trace, owner):
+        return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
+    if trace.finished or (trace.ran and trace.ended):
+        how = f"it had ended{exit_words(trace)}, which was not saved"
+        if waiting.awaited:
+            return JobVerdict("held", "hold", f"{how}: it would have run twice; other jobs may depend on it")
+        return JobVerdict("ran", "retire", how)
+    may_restart = waiting.may_requeue and not unlogged and _has_only_started(trace)
+    if trace.ran:
+        how = f"it had started on {trace.started}, which was not saved"
+        if may_restart:
+            return JobVerdict("requeued", "requeue", how)
+        return JobVerdict("held", "hold", f"{how}: it would have run twice")
+    if trace.requeued and may_restart and not waiting.restarts:
+        return JobVerdict("requeued", "requeue", "it had been requeued, which was not saved")
+    if trace.held:
+        return JobVerdict("held", "hold", "it had been held, which was not saved")
+    return JobVerdict("held", "hold", unlogged) if unlogged else None
+
+
+def _has_only_started(trace: Trace) -> bool:
+    """Whether nothing but a start happened to it that its next run would have to respect."""
+    return (
+        bool(trace.started)
+        and not trace.finished
+        and not trace.heterogeneous
+        and not trace.unseen
+        and not trace.held
+        and trace.cancel_asked_by is None
+    )
 
 
 def _was_cancelled(trace: Trace, owner: int | None) -> bool:
@@ -148,7 +198,8 @@ def _interactive(trace: Trace) -> str:
     return f"an interactive job, which {'had ended' if trace.ended else how}: nothing of it can be put back"
 
 
-def _status(trace: Trace) -> str:
+def exit_words(trace: Trace) -> str:
+    """How it ended; empty if that is unknown."""
     if trace.status is None:
         return ""
     if signal := trace.status & 0x7F:

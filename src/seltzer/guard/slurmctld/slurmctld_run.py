@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from seltzer.guard import log, recovery
 from seltzer.guard.kube.report import Report, now
 from seltzer.guard.processes import Processes
-from seltzer.guard.recovery import first_job_id, history
+from seltzer.guard.recovery import first_job_id, history, traces
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld import config
@@ -22,6 +22,7 @@ from seltzer.guard.slurmctld.child import Child, Readiness
 from seltzer.guard.slurmctld.config import Config, Rollout
 from seltzer.guard.slurmctld.partitions import PartitionUpdater
 from seltzer.guard.slurmctld.reregistration import Reregistration
+from seltzer.guard.slurmctld.settlement import Settlement
 from seltzer.guard.state import continuity, rotation
 from seltzer.guard.state.epoch import Epoch
 from seltzer.guard.wake import Waker
@@ -69,9 +70,12 @@ class SlurmctldRun:
         epoch.link(self._places.link)
         rotation.take_over(epoch.path)
         self._found = recovery.find(epoch.path)
+        # Also after a clean exit: slurmctld doesn't wait until nodes have received the jobs that it has just started.
+        launched = traces.has_launched(history.last_seconds(epoch.path, self._times.launch))
         self._repairing = self._found.needs_repair  # scheduling is off until the repair is done
         self._repairer: Repairer | None = None
         self._partition_updater: PartitionUpdater | None = None
+        self._settlement: Settlement | None = None
         # After a repair: the saved state before it, and the log's last line.
         self._repair_base: tuple[int, str] | None = None
         if self._repairing:
@@ -89,7 +93,9 @@ class SlurmctldRun:
         self._reconfiguring = False
         self._rotated = time.monotonic()
         self._reregistration = (
-            Reregistration(context.settings, context.processes, context.waker.wake) if reregister else None
+            Reregistration(context.settings, context.processes, context.waker.wake)
+            if reregister or (launched and not self._repairing)
+            else None
         )
         context.report.set(started=now())
 
@@ -127,6 +133,8 @@ class SlurmctldRun:
                 self._partition_updater.end()
             if self._reregistration:
                 self._reregistration.end()
+            if self._settlement:
+                self._settlement.end()
 
     def _watch(self) -> Reason:
         while True:
@@ -185,6 +193,8 @@ class SlurmctldRun:
         self._partition_updater = PartitionUpdater(
             self._epoch.path, declared, context.settings, context.processes, context.report.add_event
         )
+        if not self._settlement:
+            self._settlement = Settlement(self._epoch.path, context.settings, context.processes, context.report)
         self._report_running()
         return None
 

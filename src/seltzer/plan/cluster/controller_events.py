@@ -16,6 +16,7 @@ from seltzer.wire import job_ids
 # The outcome of recovered jobs: the event's reason, whether a person has to look, and the text behind their IDs.
 _OUTCOMES = {
     "put-back": ("JobsPutBack", False, "back in the queue under their IDs; slurmctld had lost them"),
+    "requeued": ("JobsRequeued", False, "ended by the crash and requeued, since their users allow it"),
     "held": ("JobsHeld", True, "in the queue and held, for a person to decide"),
     "kept": ("JobsKept", True, "couldn't be put back; scripts and environments are in lost/ on the state volume"),
     "ran": ("JobsRan", False, "had ended before slurmctld saved that; nothing is to be done"),

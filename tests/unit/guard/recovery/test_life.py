@@ -14,9 +14,9 @@ import pytest
 from tests.fakes.guard.api import FakeApi
 from tests.fakes.guard.rig import Rig, until
 from tests.programs import write_program
-from tests.unit.guard.recovery.test_files import submit, write_job
+from tests.unit.guard.recovery.test_files import LINE, submit, write_job
 
-from seltzer.guard.recovery import first_job_id
+from seltzer.guard.recovery import Findings, first_job_id, requeues
 
 NO_JOBS = "#!/bin/sh\nexit 0\n"
 
@@ -214,6 +214,44 @@ def test_a_while_after_a_kill_all_nodes_register_once_more(rig: Rig) -> None:
     until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
     assert rig.running() != pid
     until("people are told", lambda: '"reason": "NodesCalled"' in rig.api.report.get("news", ""))
+
+
+@pytest.mark.parametrize("recent", [True, False])
+def test_after_a_clean_stop_they_do_if_a_job_was_started_right_before(rig: Rig, recent: bool) -> None:
+    guard = rig.start()
+    rig.running()
+    guard.send_signal(signal.SIGTERM)
+    guard.wait()
+    start = "sched: Allocate JobId=12 NodeList=n1 #CPUs=1 Partition=cpu"
+    log = LINE % (1, start) + LINE % (10 if recent else 50, "something else")
+    (rig.state / "epoch-1" / "slurmctld.log").write_text(log)
+    before = len(rig.happened("reconfigure"))
+    rig.start("pod-b", reregister_after=0.3)
+    rig.running()
+    if recent:
+        until("they are told", lambda: len(rig.happened("reconfigure")) == before + 1)
+    else:
+        rig.later("nobody tells them", lambda: len(rig.happened("start")) > 1)
+        assert len(rig.happened("reconfigure")) == before
+
+
+def test_jobs_that_are_not_settled_are_settled_a_while_after_a_start(rig: Rig) -> None:
+    for name in ("scontrol", "scancel"):
+        write_program(rig.folder / "commands" / name, f'#!/bin/sh\necho {name} "$@" >> {rig.folder}/said\n')
+    answer(rig.folder, "#!/bin/sh\nprintf '12|N/A|12|PENDING|1000|5\\n13|N/A|13|PENDING|1000|5\\n'\n")
+    guard = rig.start(settle_after=0.2, settle_soonest=0.1)
+    pid = rig.running()
+    guard.send_signal(signal.SIGTERM)
+    guard.wait()
+    epoch = rig.state / "epoch-1"
+    requeues.remember(Findings(epoch), ["12", "13"])
+    (epoch / "slurmctld.log").write_text(LINE % (1, "job_complete: invalid JobId=12 SLUID=x"))
+    rig.start("pod-b", settle_after=0.2, settle_soonest=0.1)
+    assert rig.running() != pid
+    until("they are settled", lambda: not (rig.state / "epoch-2" / requeues.FILE).exists())
+    assert (rig.folder / "said").read_text().splitlines() == ["scancel 12", "scontrol update JobId=13 StartTime=now"]
+    found = json.loads(until("it is told", lambda: rig.api.report.get("recovered")))
+    assert [(group["jobs"], group["outcome"]) for group in found["groups"]] == [("12", "ran")]
 
 
 def diagnose(rig: Rig, *counts: int) -> None:

@@ -8,7 +8,7 @@ import os
 import shutil
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.verdicts import UNSEEN
 from seltzer.guard.settings import Settings
 from seltzer.guard.state import log_reserve, rotation
-from seltzer.wire.squeue import QueueEntry
+from seltzer.wire.squeue import PendingJob, QueueEntry
 
 START = "sched: Allocate JobId=%s NodeList=n1 #CPUs=1 Partition=cpu"
 
@@ -46,6 +46,14 @@ class Ctl:
     gone: bool = False
     chokes: int = 0
     """The job whose submission ends in an error of which nobody thought."""
+    free: set[int] = field(default_factory=set)
+    """Jobs that may be requeued."""
+    restarts: dict[int, int] = field(default_factory=dict)
+    awaits: dict[int, int] = field(default_factory=dict)
+    late: list[str] = field(default_factory=list)
+    now: list[str] = field(default_factory=list)
+    delays_nothing: bool = False
+    requeues_nothing: bool = False
     unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
     """Jobs whose submission isn't answered, with what happens meanwhile."""
 
@@ -62,6 +70,37 @@ class Ctl:
         self._answer()
         return list(self.jobs.values())
 
+    def pending(self) -> dict[int, PendingJob]:
+        self._answer()
+        found = {}
+        for listed in self.jobs.values():
+            if listed.state == "PENDING":
+                awaits = frozenset({self.awaits[listed.id]} if listed.id in self.awaits else ())
+                found[listed.id] = PendingJob(
+                    listed.id, listed.id in self.free, self.restarts.get(listed.id, 0), awaits
+                )
+        return found
+
+    def requeues_by_default(self) -> bool:
+        return bool(self.free)
+
+    def delay(self, names: Sequence[str]) -> None:
+        self._answer()
+        if self.delays_nothing:
+            raise SlurmError("no")
+        self.late += names
+
+    def start_now(self, names: Sequence[str]) -> None:
+        self._answer()
+        self.now += names
+
+    def requeue(self, jobs: Collection[int]) -> None:
+        self._answer()
+        if self.old:
+            raise SlurmError("only Slurm 26.05 requeues a pending job")
+        for job in () if self.requeues_nothing else set(jobs) & self.free:
+            self.restarts[job] = self.restarts.get(job, 0) + 1
+
     def hold(self, names: Sequence[str], why: str) -> None:
         self._answer()
         for name in names:
@@ -73,6 +112,9 @@ class Ctl:
     def cancel_jobs(self, names: Sequence[str]) -> None:
         self._answer()
         self.cancelled += names
+        for key, listed in self.jobs.items():
+            if (f"{key[0]}_{key[1]}" if key[1] else str(key[0])) in names:
+                self.jobs[key] = replace(listed, state="CANCELLED")
 
     def complete(self, statuses: dict[int, int]) -> None:
         self._answer()
@@ -106,6 +148,7 @@ class Ctl:
         if job["job_id"] in self.submitted:
             raise SlurmError("Duplicate job id", DUPLICATE)
         self.submitted[job["job_id"]] = {**job, "script": script}
+        self.knows(job["job_id"], held=job.get("hold", False))
 
     def close(self) -> None:
         pass

@@ -20,7 +20,7 @@ from seltzer.guard.recovery import slurm as recovery_slurm
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, Rest, SlurmCommands, SlurmError
 from seltzer.guard.settings import Places
 from seltzer.guard.wake import Waker
-from seltzer.wire.squeue import QueueEntry
+from seltzer.wire.squeue import PendingJob, QueueEntry
 
 # Answers as slurmrestd does: what it refuses it tells twice, and then it has gone.
 SLURMRESTD = """
@@ -199,3 +199,48 @@ def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None
         slurm.queue()
     with pytest.raises(Cancelled):
         slurm.left()
+
+
+def test_pending_jobs_are_read_with_what_a_requeue_needs(places: Places, tmp_path: Path) -> None:
+    line = "".join(f"{value}\x1f" for value in ("12", "1", "2", "2", "N/A", "afterok:7(unfulfilled),afterany:9_*"))
+    other = "".join(f"{value}\x1f" for value in ("13", "0", "0", "1", "N/A", "(null)"))
+    het = "".join(f"{value}\x1f" for value in ("14", "1", "0", "1", "14", "(null)"))
+    places = dataclasses.replace(places, squeue=command(tmp_path, "squeue", f"printf '{line}\n{other}\n{het}\n'"))
+    slurm = SlurmCommands(places, Processes(), time.monotonic() + 3600)
+    assert slurm.pending() == {
+        12: PendingJob(12, may_requeue=True, restarts=2, awaits=frozenset({7, 9})),
+        13: PendingJob(13, may_requeue=False, restarts=0, awaits=frozenset()),
+        14: PendingJob(14, may_requeue=False, restarts=0, awaits=frozenset()),
+    }
+
+
+def test_half_a_list_of_pending_jobs_is_no_list(slurm: SlurmCommands) -> None:
+    with pytest.raises(SlurmError, match="makes no sense"):
+        slurm.pending()
+
+
+@pytest.mark.parametrize(("conf", "requeues"), [
+    ("", True),
+    ("JobRequeue=0\n", False),
+    ("jobrequeue = 0\nJobRequeue=1\n", True),
+    ("#JobRequeue=0\n", True),
+])  # fmt: skip
+def test_whether_jobs_are_requeued_by_default(slurm: SlurmCommands, tmp_path: Path, conf: str, requeues: bool) -> None:
+    assert not slurm.requeues_by_default(), "unknown is no"
+    (tmp_path / "seltzer.local.conf").write_text(conf)
+    assert slurm.requeues_by_default() is requeues
+
+
+def test_requeued_jobs_start_late_until_they_are_told_otherwise(slurm: SlurmCommands, tmp_path: Path) -> None:
+    slurm.delay(["12", "20_1"])
+    slurm.start_now(["12"])
+    assert (tmp_path / "said").read_text().splitlines() == [
+        "update JobId=12,20_1 StartTime=now+120",
+        "update JobId=12 StartTime=now",
+    ]
+
+
+def test_another_slurm_requeues_no_pending_job(places: Places, tmp_path: Path) -> None:
+    places = dataclasses.replace(places, slurmctld=(command(tmp_path, "slurmctld", "echo slurm 25.11.1"),))
+    with pytest.raises(SlurmError, match=r"only Slurm 26\.05"):
+        SlurmCommands(places, Processes(), time.monotonic() + 3600).requeue([12])

@@ -14,6 +14,15 @@ START = "sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"
 END = "_job_complete: JobId=7 done"
 ASK = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 1000"
 
+# What the guard's message to slurmctld leaves in its log.
+REQUEUE = [
+    START,
+    "error: slurmd error running JobId=7 on node(s)=(null): Unspecified error",
+    "_job_complete: JobId=7 cancelled by interactive user",
+    "_job_complete: requeue JobId=7 per user/system request",
+    END,
+]
+
 CASES: dict[str, tuple[list[str], Trace]] = {
     "submitted": ([SUBMIT], Trace(submitted=True)),
     "started by the main scheduler": ([SUBMIT, START], Trace(submitted=True, started="n1")),
@@ -62,6 +71,49 @@ CASES: dict[str, tuple[list[str], Trace]] = {
     "sent another signal": (
         [START, ASK, "job_signal: 18 of running JobId=7 successful 0x400001"],
         Trace(started="n1"),
+    ),
+    "its end was reported while it was pending": (
+        [START, "_job_complete: JobId=7 WEXITSTATUS 3", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", status=768, finished=True),
+    ),
+    "its end was reported after it had been requeued": (
+        [*REQUEUE, "_job_complete: JobId=7 WTERMSIG 9", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", ended=True, requeued=True, cancelled=True, status=9, finished=True),
+    ),
+    "its end was reported right before it was requeued": (
+        [
+            "_job_complete: JobId=7 WEXITSTATUS 0",
+            "_job_complete: JobId=7 cancelled by interactive user",
+            *REQUEUE[1:],
+        ],
+        Trace(ended=True, requeued=True, cancelled=True, status=0, finished=True),
+    ),
+    "its end was reported while it was unknown": (
+        [START, "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"],
+        Trace(started="n1", finished=True),
+    ),
+    "somebody reported its end before it was there": (
+        ["job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00", SUBMIT],
+        Trace(submitted=True),
+    ),
+    "the kernel killed it while it was pending": (
+        [START, "_job_complete: JobId=7 OOM failure", "_job_complete: JobId=7 cancelled by interactive user"],
+        Trace(started="n1", status=253, finished=True),
+    ),
+    "requeued by the guard": (REQUEUE, Trace(started="n1", ended=True, requeued=True, cancelled=True)),
+    "requeued by the guard, and started": ([*REQUEUE, START], Trace(started="n1")),
+    "requeued by the guard, and cancelled": (
+        [*REQUEUE, "job_signal: 9 of pending JobId=7 successful"],
+        Trace(started="n1", ended=True, cancelled=True),
+    ),
+    "an salloc that was given up": (
+        [
+            "sched: _slurm_rpc_allocate_resources JobId=7 NodeList=n1 usec=1",
+            "_job_complete: JobId=7 WTERMSIG 126",
+            "_job_complete: JobId=7 cancelled by interactive user",
+            END,
+        ],
+        Trace(submitted=True, interactive=True, started="n1", ended=True, cancelled=True, status=126),
     ),
     "cancelled for its dependency": (
         ["_kill_dependent: Job dependency can't be satisfied, cancelling JobId=7"],
@@ -258,3 +310,14 @@ def test_a_log_that_is_cut_off_never_makes_a_start_out_of_none(lines: list[str],
 @given(st.lists(st.text(max_size=80) | words.map(lambda line: line.replace("7", "JobId=")), max_size=20))
 def test_garbage_in_the_log_tells_nothing_and_breaks_nothing(lines: list[str]) -> None:
     traces.read(lines)
+
+
+@pytest.mark.parametrize(("lines", "launched"), [
+    ([START], True),
+    ([START, END], False),
+    ([SUBMIT], False),
+    (["sched: _slurm_rpc_allocate_resources JobId=7 NodeList=n1 usec=1276"], False),
+    ([], False),
+])  # fmt: skip
+def test_whether_a_job_may_still_be_on_its_way_to_its_node(lines: list[str], launched: bool) -> None:
+    assert traces.has_launched([f"[2026-11-16T03:13:01.000] {line}" for line in lines]) is launched

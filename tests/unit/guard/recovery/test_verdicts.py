@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seltzer.guard.recovery.journal import Entry
 from seltzer.guard.recovery.traces import Trace
-from seltzer.guard.recovery.verdicts import JobVerdict, Unsaved, of_known, of_unsaved
+from seltzer.guard.recovery.verdicts import UNKNOWN, JobVerdict, Unsaved, Waiting, of_known, of_unsaved
 
 OWNER = 1000
 ENTRY = Entry({"user_id": str(OWNER)})
@@ -50,6 +52,42 @@ UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
 }
 
 
+REQUEUED = Trace(submitted=True, started="n1", ended=True, requeued=True, cancelled=True)
+REQUEUEABLE: dict[str, tuple[Unsaved, str, str]] = {
+    "had not started": (unsaved(), "put-back", "put-back"),
+    "had started": (unsaved(Trace(submitted=True, started="n1")), "requeued", "put-back-requeued"),
+    "had been requeued": (unsaved(REQUEUED), "requeued", "put-back-requeued"),
+    "had ended": (unsaved(Trace(submitted=True, started="n1", ended=True, status=0)), "ran", "keep"),
+    "its end was reported later": (unsaved(Trace(submitted=True, started="n1", finished=True)), "ran", "keep"),
+    "had been released, and started": (
+        unsaved(Trace(submitted=True, started="n1", held=False)),
+        "requeued",
+        "put-back-requeued",
+    ),
+    "its owner may have cancelled it": (
+        unsaved(Trace(submitted=True, started="n1", cancel_asked_by=OWNER)),
+        "held",
+        "put-back-held",
+    ),
+    "had been changed": (unsaved(Trace(submitted=True, started="n1", modified=True)), "held", "put-back-held"),
+    "the journal says it was changed": (
+        unsaved(Trace(submitted=True, started="n1"), modified=True),
+        "held",
+        "put-back-held",
+    ),
+    "the log was too quiet": (unsaved(Trace(submitted=True, started="n1", unseen=True)), "held", "put-back-held"),
+    "a task had started": (array(Trace(started="n1")), "held", "put-back-held"),
+    "no journal": (unsaved(Trace(submitted=True, started="n1"), entry=None), "kept", "keep"),
+}
+
+
+@pytest.mark.parametrize("name", REQUEUEABLE)
+def test_what_becomes_of_a_job_that_may_be_requeued(name: str) -> None:
+    job, outcome, action = REQUEUEABLE[name]
+    verdict = of_unsaved(replace(job, may_requeue=True), keep_jobs=True)
+    assert (verdict.outcome, verdict.action) == (outcome, action)
+
+
 @pytest.mark.parametrize("name", UNSAVED)
 def test_what_becomes_of_a_job_that_slurmctld_forgot(name: str) -> None:
     job, outcome, action = UNSAVED[name]
@@ -83,6 +121,39 @@ KNOWN: dict[str, tuple[Trace, str, str | None]] = {
 }
 
 
+FREE = Waiting(may_requeue=True, awaited=False)
+ONCE = Waiting(awaited=False)
+FINISHED = Trace(started="n1", status=0, finished=True)
+PENDING: dict[str, tuple[Trace, Waiting, str | None]] = {
+    "had started": (STARTED, FREE, "requeue"),
+    "had started, with --no-requeue": (STARTED, ONCE, "hold"),
+    "had started, and Slurm can't be asked": (STARTED, UNKNOWN, "hold"),
+    "had started, and others depend on it": (STARTED, replace(FREE, awaited=True), "requeue"),
+    "had started, and somebody asked to end it": (Trace(started="n1", cancel_asked_by=OWNER), FREE, "hold"),
+    "had started while the log was too quiet": (Trace(started="n1", unseen=True), FREE, "hold"),
+    "had ended": (ENDED, FREE, "retire"),
+    "had ended, with --no-requeue": (ENDED, ONCE, "retire"),
+    "had ended, and others depend on it": (ENDED, replace(FREE, awaited=True), "hold"),
+    "its end was reported later": (FINISHED, FREE, "retire"),
+    "its end was reported after it had been requeued": (replace(REQUEUED, finished=True), FREE, "retire"),
+    "had been requeued, which was not saved": (REQUEUED, FREE, "requeue"),
+    "had been requeued, which was saved": (REQUEUED, replace(FREE, restarts=1), None),
+    "waits": (WAITS, FREE, None),
+}
+
+
+@pytest.mark.parametrize("name", PENDING)
+def test_what_becomes_of_a_pending_job(name: str) -> None:
+    trace, waiting, action = PENDING[name]
+    verdict = of_known(trace, "PENDING", OWNER, waiting=waiting)
+    assert (verdict.action if verdict else None) == action
+
+
+def test_where_lines_are_missing_nothing_is_requeued() -> None:
+    verdict = of_known(STARTED, "PENDING", OWNER, "lines are missing", FREE)
+    assert verdict and verdict.action == "hold"
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_becomes_of_a_job_that_slurmctld_remembers_wrongly(name: str) -> None:
     trace, state, action = KNOWN[name]
@@ -110,7 +181,9 @@ traces = st.builds(
     modified=st.booleans(),
     held=st.none() | st.booleans(),
     unseen=st.booleans(),
+    finished=st.booleans(),
 )
+waitings = st.builds(Waiting, st.booleans(), st.integers(0, 2), st.booleans())
 jobs = st.builds(
     Unsaved,
     st.just(7),
@@ -118,6 +191,7 @@ jobs = st.builds(
     st.dictionaries(st.sampled_from(["1", "2", "[3-4]"]), traces, max_size=2),
     has_script=st.booleans(),
     has_files=st.booleans(),
+    may_requeue=st.booleans(),
     entry=st.none() | st.just(ENTRY) | st.just(Entry({}, "why")),
     modified=st.booleans(),
 )
@@ -133,13 +207,34 @@ def test_only_what_has_certainly_never_run_runs_by_itself(job: Unsaved, keep_job
         assert job.trace.submitted and job.entry and not job.entry.cannot and keep_jobs and not job.modified
 
 
-@given(traces, st.sampled_from(["PENDING", "RUNNING", "COMPLETED"]))
-def test_what_is_known_to_have_run_is_never_left_to_run_again(trace: Trace, state: str) -> None:
-    verdict = of_known(trace, state, OWNER)
-    if state == "PENDING" and trace.ran:
-        assert verdict and verdict.action in ("hold", "cancel")
+@given(traces, st.sampled_from(["PENDING", "RUNNING", "COMPLETED"]), waitings)
+def test_what_is_known_to_have_run_is_never_left_to_run_again(trace: Trace, state: str, waiting: Waiting) -> None:
+    verdict = of_known(trace, state, OWNER, waiting=waiting)
+    if state == "PENDING" and (trace.ran or trace.finished):
+        assert verdict and verdict.action in ("hold", "cancel", "retire", "requeue")
     if state == "COMPLETED":
         assert verdict is None
+
+
+@given(
+    traces, st.sampled_from(["PENDING", "RUNNING", "COMPLETED"]), waitings, st.sampled_from(["", "lines are missing"])
+)
+def test_only_what_may_be_requeued_and_has_not_ended_is_requeued(
+    trace: Trace, state: str, waiting: Waiting, unlogged: str
+) -> None:
+    verdict = of_known(trace, state, OWNER, unlogged, waiting)
+    if verdict and verdict.action == "requeue":
+        assert state == "PENDING" and waiting.may_requeue and not unlogged
+        assert trace.started and not trace.finished and not (trace.ended and not trace.requeued)
+    if verdict and verdict.action == "retire":
+        assert state == "PENDING" and not waiting.awaited and (trace.ended or trace.finished)
+
+
+@given(jobs, st.booleans())
+def test_only_what_may_be_requeued_is_put_back_to_start_over(job: Unsaved, keep_jobs: bool) -> None:
+    if of_unsaved(job, keep_jobs).action == "put-back-requeued":
+        assert job.may_requeue and keep_jobs and not job.tasks and not job.modified
+        assert not job.trace.finished and not (job.trace.ended and not job.trace.requeued)
 
 
 @given(jobs, st.booleans())

@@ -1,0 +1,55 @@
+"""Holds jobs, and makes those fail that can't be held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seltzer.guard import log
+from seltzer.guard.recovery.common import Controller, RepairReport
+from seltzer.guard.recovery.keeper import JobKeeper
+from seltzer.guard.recovery.slurm import SlurmError
+from seltzer.guard.recovery.verdicts import JobVerdict
+from seltzer.wire.squeue import QueueEntry
+
+Todo = tuple[str, QueueEntry, JobVerdict]
+"""A job's name in Slurm's commands, the job, and what is to become of it."""
+
+
+def hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
+    """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
+    if not todo:
+        return
+    by_why: dict[str, list[str]] = {}
+    for name, _, verdict in todo:
+        by_why.setdefault(verdict.why, []).append(name)
+    for why, names in by_why.items():
+        _try_hold(slurm, names, why)
+    free = _not_held(todo, slurm)
+    if free:  # one job that can't be held may have kept others from it
+        for name, _, verdict in free:
+            _try_hold(slurm, [name], verdict.why)
+        free = _not_held(free, slurm)
+    left = {name for name, *_ in free}
+    for name, listed, verdict in todo:
+        if name in left:
+            why = keeper.withdraw(listed.job, f"{verdict.why}; it can't be held, so it is made to fail")
+            recovered.add(name, listed.user, "kept", why)
+        else:
+            recovered.add(name, listed.user, verdict.outcome, verdict.why)
+
+
+def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:
+    try:
+        slurm.hold(names, why)
+    except SlurmError as error:
+        log.say(f"not all could be held: {error}")
+
+
+def _not_held(todo: Sequence[Todo], slurm: Controller) -> list[Todo]:
+    """The jobs that could still start."""
+    queue = {(each.job, each.task): each for each in slurm.queue()}
+    return [
+        each
+        for each in todo
+        if (after := queue.get((each[1].job, each[1].task), each[1])).state == "PENDING" and not after.held
+    ]

@@ -1,0 +1,185 @@
+"""Requeues jobs that a crash has ended, as Slurm does when their node fails: their restart counts grow.
+
+A requeued job doesn't start at once, since its first run may still be there: slurmctld ends that when its node
+registers. It may even end by itself before that. Then its node reports its end, which slurmctld logs and otherwise
+ignores, and `settle` cancels the job, since it has run. The others may start once all nodes have registered.
+`seltzer.requeued` beside slurmctld's state names the jobs that aren't settled yet, whatever guard comes next. If none
+comes, they start after RESTART_DELAY.
+
+Held jobs are settled, too: one that has ended by itself needs no decision any more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seltzer.guard import log
+from seltzer.guard.recovery import history, traces
+from seltzer.guard.recovery.common import Controller, RepairReport
+from seltzer.guard.recovery.findings import Findings
+from seltzer.guard.recovery.holding import Todo
+from seltzer.guard.recovery.slurm import SlurmError
+from seltzer.guard.recovery.traces import Evidence, Trace
+from seltzer.guard.recovery.verdicts import Waiting, exit_words
+from seltzer.wire.squeue import QueueEntry
+
+FILE = "seltzer.requeued"
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """Jobs that aren't settled yet."""
+
+    jobs: tuple[str, ...] = ()
+    since: float | None = None
+    """From when on the log describes them, as in Findings."""
+    floor: str = ""
+    added: float = 0.0
+    """When the last of them was added, by the clock of the machine that did it."""
+
+
+def waiting(slurm: Controller) -> dict[int, Waiting]:
+    """What slurmctld says about its pending jobs, by their own IDs; nothing if it can't be asked."""
+    try:
+        found = slurm.pending()
+    except SlurmError as error:
+        log.say(f"can't tell which jobs may be requeued: {error}")
+        return {}
+    awaited = {job for each in found.values() for job in each.awaits}
+    return {id_: Waiting(each.may_requeue, each.restarts, id_ in awaited) for id_, each in found.items()}
+
+
+def requeue(
+    todo: Sequence[Todo], found: Findings, slurm: Controller, recovered: RepairReport, *, late: bool = False
+) -> list[Todo]:
+    """Requeue these pending jobs, and report those for which slurmctld confirms it. Returns the others, to be held.
+
+    `late`: they were submitted to start late. To change them would look like a change by their users to the next
+    repair, if this one is cut short.
+    """
+    if not todo:
+        return []
+    remember(found, [name for name, *_ in todo])
+    done: set[str] = set()
+    try:
+        done = _requeue(todo, slurm, late=late)
+    except SlurmError as error:
+        log.say(f"jobs can't be requeued: {error}")
+    for name, listed, verdict in todo:
+        if name in done:
+            recovered.add(name, listed.user, "requeued", verdict.why)
+    return [
+        (name, listed, replace(verdict, outcome="held", action="hold", why=f"{verdict.why}; it could not be requeued"))
+        for name, listed, verdict in todo
+        if name not in done
+    ]
+
+
+def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]:
+    """The names of the jobs whose restart count has grown, and that don't start at once."""
+    names = [name for name, *_ in todo]
+    delayed = set(names) if late else _delay(names, slurm)
+    queue = slurm.queue()
+    count = Counter(each.id for each in queue)
+    by_name = {(each.job, each.task): each.id for each in queue if count[each.id] == 1 and each.state == "PENDING"}
+    before = slurm.pending()
+    ids = {
+        name: id_
+        for name, listed, _ in todo
+        if name in delayed and (id_ := by_name.get((listed.job, listed.task), 0)) in before and before[id_].may_requeue
+    }
+    if not ids:
+        return set()
+    slurm.requeue(sorted(ids.values()))
+    after = slurm.pending()
+    return {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
+
+
+def _delay(names: Sequence[str], slurm: Controller) -> set[str]:
+    try:
+        slurm.delay(names)
+        return set(names)
+    except SlurmError as error:
+        log.say(f"not all jobs could be delayed at once: {error}")
+    late = set()
+    for name in names:
+        try:
+            slurm.delay([name])
+            late.add(name)
+        except SlurmError as error:
+            log.say(f"job {name} can't be delayed: {error}")
+    return late
+
+
+def remember(found: Findings, names: Sequence[str]) -> None:
+    """Add jobs to those that aren't settled."""
+    if not names:
+        return
+    before = read(found.epoch)
+    first = before if before.jobs else found
+    half = found.epoch / f"{FILE}.half"
+    jobs = sorted({*before.jobs, *names})
+    try:
+        half.write_text(json.dumps({"jobs": jobs, "since": first.since, "floor": first.floor, "added": time.time()}))
+        half.rename(found.epoch / FILE)
+    except OSError as error:
+        log.say(f"{FILE} can't be written: {error}")  # they start after RESTART_DELAY, even if they have ended
+
+
+def read(epoch: Path) -> Unsettled:
+    """A malformed file counts as empty."""
+    try:
+        found = json.loads((epoch / FILE).read_text())
+        since = None if found["since"] is None else float(found["since"])
+        return Unsettled(tuple(map(str, found["jobs"])), since, str(found["floor"]), float(found["added"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return Unsettled()
+
+
+def settle(epoch: Path, slurm: Controller, recovered: RepairReport) -> None:
+    """Cancel requeued jobs whose first run has ended by itself, and let the others start. Raises SlurmError.
+
+    One that has ended and that others depend on is held: they would be cancelled with it.
+    """
+    unsettled = read(epoch)
+    queue = {_name(each): each for each in slurm.queue() if each.state == "PENDING"}
+    left = [name for name in unsettled.jobs if name in queue]
+    if left:
+        evidence = traces.read(history.read(epoch, unsettled.since, unsettled.floor).lines)
+        ended = [name for name in left if _trace(evidence, queue[name]).finished]
+        _settle_ended({name: queue[name] for name in ended}, evidence, slurm, recovered)
+        free = [name for name in left if name not in ended and not queue[name].held]
+        if free:
+            slurm.start_now(free)
+    (epoch / FILE).unlink(missing_ok=True)
+
+
+def _settle_ended(
+    jobs: Mapping[str, QueueEntry], evidence: Evidence, slurm: Controller, recovered: RepairReport
+) -> None:
+    if not jobs:
+        return
+    awaited = {job for each in slurm.pending().values() for job in each.awaits}
+    done = [name for name, listed in jobs.items() if not {listed.id, listed.job} & awaited]
+    if done:
+        slurm.cancel_jobs(done)
+    for name, listed in jobs.items():
+        how = f"it had ended{exit_words(_trace(evidence, listed))} after all"
+        if name in done:
+            recovered.add(name, listed.user, "ran", f"{how}; it shows as cancelled")
+        elif not listed.held:
+            slurm.hold([name], how)
+            recovered.add(name, listed.user, "held", f"{how}; other jobs depend on it")
+
+
+def _name(listed: QueueEntry) -> str:
+    return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
+
+
+def _trace(evidence: Evidence, listed: QueueEntry) -> Trace:
+    return evidence.jobs.get((listed.job, listed.task)) or Trace()

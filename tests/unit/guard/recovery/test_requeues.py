@@ -1,0 +1,246 @@
+"""Jobs that a crash has ended and that may be requeued: they start over, once, and only if they hadn't ended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.guard.recovery.test_files import LINE, T0, submit, write_job
+from tests.unit.guard.recovery.test_repair import START, Ctl, epoch, journal, outcomes, run
+
+from seltzer.guard import recovery
+from seltzer.guard.recovery import Findings, history, requeues
+from seltzer.guard.recovery.slurm import SlurmError
+
+__all__ = ["epoch"]
+ENDS = ("_job_complete: JobId=%s WEXITSTATUS 0", "_job_complete: JobId=%s cancelled by interactive user")
+
+
+def add_to_log(epoch: Path, *lines: str) -> None:
+    with (epoch / history.LOG).open("a") as log:
+        log.write("".join(LINE % (50, line) for line in lines))
+    os.utime(epoch / history.LOG, (T0, T0))
+
+
+def settle(epoch: Path, ctl: Ctl) -> dict[str, str]:
+    recovered = recovery.RepairReport()
+    requeues.settle(epoch, ctl, recovered)
+    return outcomes(recovered)
+
+
+def test_a_saved_job_that_had_started_is_requeued_and_starts_later(epoch: Path) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (1, START % 12)) == {"12": "requeued"}
+    assert ctl.restarts == {12: 1} and ctl.late == ["12"] and not ctl.jobs[12, ""].held
+    assert not ctl.now
+    assert settle(epoch, ctl) == {}
+    assert ctl.now == ["12"] and not (epoch / requeues.FILE).exists()
+
+
+def test_a_forgotten_job_that_had_started_is_put_back_and_requeued(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000", "dependency": "afterok:9"})
+    ctl = Ctl(free={12})
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "requeued"}
+    options = ctl.submitted[12]
+    assert "hold" not in options and "dependency" not in options, "what it depended on was over"
+    assert options["begin_time"]["number"] > 0 and ctl.restarts == {12: 1}
+    assert requeues.read(epoch).jobs == ("12",)
+
+
+@pytest.mark.parametrize("options", [{"requeue": False}, {}])
+def test_a_forgotten_job_that_may_not_be_requeued_is_held(epoch: Path, options: dict[str, bool]) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000", **options})
+    ctl = Ctl(free={1} if options else set())  # JobRequeue=0
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "held"}
+    assert ctl.submitted[12]["hold"] and not ctl.restarts and not ctl.late
+
+
+def test_a_job_that_asks_for_it_is_requeued_although_the_cluster_does_not_by_default(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000", "requeue": True})
+
+    class Never(Ctl):
+        def requeues_by_default(self) -> bool:
+            return False
+
+    assert run(epoch, Never(free={12}), submit(12, 1) + LINE % (2, START % 12)) == {"12": "requeued"}
+
+
+def test_a_saved_job_with_no_requeue_is_held(epoch: Path) -> None:
+    ctl = Ctl(free={13})
+    for job in (12, 13):
+        ctl.knows(job)
+    assert run(epoch, ctl, LINE % (1, START % 12) + LINE % (2, START % 13)) == {"12": "held", "13": "requeued"}
+    assert ctl.jobs[12, ""].held and ctl.late == ["13"]
+
+
+@pytest.mark.parametrize("ctl", [
+    Ctl(free={12}, requeues_nothing=True),
+    Ctl(free={12}, old=True),
+])  # fmt: skip
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_job_that_can_not_be_requeued_is_held(epoch: Path, ctl: Ctl, saved: bool) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl.jobs, ctl.submitted, ctl.restarts = {}, {}, {}
+    if saved:
+        ctl.knows(12)
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "held"}
+    assert ctl.jobs[12, ""].held
+
+
+def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
+    ctl = Ctl(free={12}, delays_nothing=True)
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (2, START % 12)) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.restarts
+
+
+def test_a_job_that_is_put_back_to_start_late_is_not_changed(epoch: Path) -> None:
+    write_job(epoch, 12, key="k12")
+    journal(epoch, k12={"user_id": "1000"})
+    ctl = Ctl(free={12}, delays_nothing=True)
+    assert run(epoch, ctl, submit(12, 1) + LINE % (2, START % 12)) == {"12": "requeued"}
+    assert not ctl.late
+
+
+def test_a_job_whose_put_back_was_not_answered_is_requeued_if_it_is_in_the_queue(epoch: Path) -> None:
+    for job in (12, 13):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    ctl = Ctl(free={12, 13}, unanswered={12: lambda ctl: ctl.knows(12), 13: lambda ctl: None})
+    log = "".join(submit(job, 1) + LINE % (2, START % job) for job in (12, 13))
+    assert run(epoch, ctl, log) == {"12": "requeued", "13": "kept"}
+    assert ctl.restarts == {12: 1}
+
+
+def test_tasks_that_had_started_are_requeued_one_by_one(epoch: Path) -> None:
+    class Splits(Ctl):
+        def delay(self, names: object) -> None:
+            super().delay(names)  # type: ignore[arg-type]
+            self.knows(20, task="1", id_=21)
+
+    ctl = Splits(free={20, 21})
+    ctl.knows(20, task="1", id_=20)
+    ctl.knows(20, task="2", id_=20)
+    assert run(epoch, ctl, LINE % (2, START % "20_1(21)")) == {"20_1": "requeued"}
+    assert ctl.restarts == {21: 1}, "not the rest of the array"
+
+
+def test_tasks_that_share_a_record_are_held(epoch: Path) -> None:
+    ctl = Ctl(free={20})
+    for task in ("1", "2"):
+        ctl.knows(20, task=task, id_=20)
+    assert run(epoch, ctl, LINE % (2, START % "20_1(21)")) == {"20_1": "held"}
+    assert not ctl.restarts
+
+
+def test_a_pending_job_that_had_ended_is_cancelled_unless_others_depend_on_it(epoch: Path) -> None:
+    ctl = Ctl(awaits={14: 13})
+    for job in (12, 13, 14):
+        ctl.knows(job)
+    log = "".join(LINE % (1, START % job) + LINE % (2, f"_job_complete: JobId={job} done") for job in (12, 13))
+    assert run(epoch, ctl, log) == {"12": "ran", "13": "held"}
+    assert ctl.cancelled == ["12"] and ctl.jobs[13, ""].held
+
+
+def test_a_job_that_had_ended_and_can_not_be_cancelled_is_held(epoch: Path) -> None:
+    class Refuses(Ctl):
+        def cancel_jobs(self, names: object) -> None:
+            raise SlurmError("no")
+
+    ctl = Refuses()
+    ctl.knows(12)
+    log = LINE % (1, START % 12) + LINE % (2, "_job_complete: JobId=12 done")
+    assert run(epoch, ctl, log) == {"12": "held"}
+    assert ctl.jobs[12, ""].held
+
+
+def test_requeued_and_held_jobs_whose_first_run_ends_by_itself_do_not_run_again(epoch: Path) -> None:
+    ctl = Ctl(free={12, 14})
+    for job in (12, 13, 14, 15):
+        ctl.knows(job)
+    run(epoch, ctl, "".join(LINE % (1, START % job) for job in (12, 13, 14, 15)))
+    for job in (12, 13):
+        add_to_log(epoch, *(line % job for line in ENDS))
+    assert settle(epoch, ctl) == {"12": "ran", "13": "ran"}
+    assert sorted(ctl.cancelled) == ["12", "13"]
+    assert ctl.now == ["14"] and ctl.jobs[15, ""].held, "nobody has decided about 15"
+
+
+def test_a_requeued_job_that_ends_by_itself_and_that_others_depend_on_is_held(epoch: Path) -> None:
+    ctl = Ctl(free={12}, awaits={14: 12})
+    for job in (12, 14):
+        ctl.knows(job)
+    assert run(epoch, ctl, LINE % (1, START % 12)) == {"12": "requeued"}
+    add_to_log(epoch, *(line % 12 for line in ENDS))
+    assert settle(epoch, ctl) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.cancelled and not ctl.now
+
+
+def test_the_end_of_a_task_is_known_by_the_id_that_it_had(epoch: Path) -> None:
+    class Splits(Ctl):
+        def delay(self, names: object) -> None:
+            super().delay(names)  # type: ignore[arg-type]
+            self.knows(20, task="1", id_=31)
+
+    ctl = Splits(free={20, 31})
+    ctl.knows(20, task="1", id_=20)
+    ctl.knows(20, task="2", id_=20)
+    assert run(epoch, ctl, LINE % (2, START % "20_1(21)")) == {"20_1": "requeued"}
+    add_to_log(epoch, "job_complete: invalid JobId=21 SLUID=x")
+    assert settle(epoch, ctl) == {"20_1": "ran"} and ctl.cancelled == ["20_1"]
+
+
+def test_a_forgotten_job_whose_end_is_reported_meanwhile_does_not_run_again(epoch: Path) -> None:
+    for job in (12, 13):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k12={"user_id": "1000"}, k13={"user_id": "1000"})
+    ctl = Ctl(free={12, 13})
+    log = "".join(submit(job, 1) + LINE % (2, START % job) for job in (12, 13))
+    invalid = "job_complete: invalid JobId=%s SLUID=x"
+    assert run(epoch, ctl, log + LINE % (3, invalid % 12)) == {"12": "ran", "13": "requeued"}
+    add_to_log(epoch, invalid % 13)
+    assert settle(epoch, ctl) == {"13": "ran"}
+
+
+def test_what_was_logged_before_the_crash_does_not_settle_a_job(epoch: Path) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12)
+    run(epoch, ctl, "".join(LINE % (1, line) for line in (*(each % 12 for each in ENDS), START % 12)))
+    assert settle(epoch, ctl) == {} and ctl.now == ["12"]
+
+
+def test_a_job_that_is_not_pending_any_more_is_left_alone(epoch: Path) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12)
+    run(epoch, ctl, LINE % (1, START % 12))
+    ctl.knows(12, "RUNNING")
+    add_to_log(epoch, *(line % 12 for line in ENDS))
+    assert settle(epoch, ctl) == {} and not ctl.cancelled and not ctl.now
+
+
+def test_jobs_of_an_earlier_crash_are_settled_with_those_of_the_next(epoch: Path) -> None:
+    requeues.remember(Findings(epoch, 7.0, floor="a line"), ["12"])
+    requeues.remember(Findings(epoch, 9.0, floor="another"), ["14"])
+    found = requeues.read(epoch)
+    assert (found.jobs, found.since, found.floor) == (("12", "14"), 7.0, "a line")
+    requeues.remember(Findings(epoch), [])
+    assert requeues.read(epoch) == found
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"jobs": 1}', '{"jobs": [], "floor": ""}', "\0"])
+def test_a_file_that_makes_no_sense_is_empty(epoch: Path, text: str) -> None:
+    (epoch / requeues.FILE).write_text(text)
+    assert requeues.read(epoch) == requeues.Unsettled()
+
+
+def test_when_slurmctld_does_not_answer_the_jobs_stay_unsettled(epoch: Path) -> None:
+    requeues.remember(Findings(epoch), ["12"])
+    with pytest.raises(SlurmError):
+        settle(epoch, Ctl(deaf=True))
+    assert requeues.read(epoch).jobs == ("12",)
