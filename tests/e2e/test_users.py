@@ -146,10 +146,11 @@ def test_nobody_reads_the_job_script_of_somebody_else(cluster: Cluster) -> None:
     assert "secret" in cluster.login("scontrol", "write", "batch_script", job, "-", user="alice")
     asked = cluster.run("scontrol", "write", "batch_script", job, "-", user="bob")
     assert "secret" not in asked.stdout + asked.stderr
-    spool = cluster.kubectl("exec", "cpu-0", "--", "sh", "-c", "grep -rl secret /var/spool/slurmd").stdout.split()
-    assert spool, "the script is on the node"
-    read = cluster.run("srun", "--nodelist=cpu-0", "--overlap", "cat", *spool, user="bob")
-    assert "secret" not in read.stdout + read.stderr
+    read = ("srun", "--nodelist=cpu-0", "cat", f"/var/spool/slurmd/job{int(job):05}/slurm_script")
+    assert "secret" in cluster.login(read[0], f"--jobid={job}", "--overlap", *read[1:], user="alice")
+    answer = cluster.run(*read, user="bob")
+    assert "Permission denied" in answer.stderr
+    assert "secret" not in answer.stdout
     cluster.login("scancel", job, user="alice")
 
 
