@@ -35,13 +35,14 @@ attributetype (1.3.6.1.4.1.24552.500.1.1.1.13 NAME 'sshPublicKey' EQUALITY octet
 objectclass (1.3.6.1.4.1.24552.500.1.1.2.0 NAME 'ldapPublicKey' SUP top AUXILIARY MAY (sshPublicKey $ uid))
 """
 
-Entry = tuple[str, Mapping[str, str | int | Sequence[str]]]
+Attributes = Mapping[str, str | int | Sequence[str]]
+Entry = tuple[str, Attributes]
 
 
 def user(name: str, uid: int, **more: str | int | Sequence[str]) -> Entry:
     """A user of Unix with the group 3000."""
     classes = ["inetOrgPerson", "posixAccount", "ldapPublicKey"]
-    attributes: dict[str, str | int | Sequence[str]] = {
+    attributes: Attributes = {
         "objectClass": classes, "uid": name, "cn": f"{name} of example", "sn": name, "uidNumber": uid,
         "gidNumber": 3000, "homeDirectory": f"/home/{name}", **more,
     }  # fmt: skip
@@ -82,7 +83,7 @@ class Slapd:
         (self.folder / "own.schema").write_text((_BIS if self.bis else "") + _KEYS)
         (self.folder / "slapd.conf").write_text(self._config())
         (self.folder / "all.ldif").write_text(ldif([*_roots(), *self.entries]))
-        load = [program, "-T", "add", "-q", "-f", "slapd.conf", "-l", "all.ldif"]
+        load = [str(program), "-T", "add", "-q", "-f", "slapd.conf", "-l", "all.ldif"]
         subprocess.run(load, cwd=self.folder, check=True, capture_output=True)
         self.ports = free_ports()
         listen = ["-h", f"{self.uri} {self.secure_uri}"]

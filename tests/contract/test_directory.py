@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.slapd import ADMIN, BLIND, GROUPS, PASSWORD, PEOPLE, SMALL, SUFFIX, Entry, Slapd, user
+from tests.slapd import ADMIN, BLIND, GROUPS, PASSWORD, PEOPLE, SMALL, SUFFIX, Attributes, Entry, Slapd, user
 
 from seltzer.directory.accounts import Account
 from seltzer.directory.directory import Directory, read
@@ -30,7 +30,12 @@ def slapd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
     """2,500 users, and groups that name them."""
     users = [user(f"u{n:04}", 10_000 + n) for n in range(MANY - 1)]
     ada = user("ada", 2001, loginShell="/bin/zsh", sshPublicKey=KEY)
-    hpc = {"objectClass": "posixGroup", "cn": "hpc", "gidNumber": 3000, "memberUid": ["ada", "u0007", "nobody-here"]}
+    hpc: Attributes = {
+        "objectClass": "posixGroup",
+        "cn": "hpc",
+        "gidNumber": 3000,
+        "memberUid": ["ada", "u0007", "nobody-here"],
+    }
     server = Slapd(tmp_path_factory.mktemp("slapd"), [*users, ada, (f"cn=hpc,{GROUPS}", hpc)])
     server.start()
     yield server
@@ -215,9 +220,9 @@ async def test_groups_of_rfc2307bis_refer_to_entries_and_to_each_other(tmp_path:
 
 def windows(name: str, *classes: str, **more: str | int) -> Entry:
     """An entry as Active Directory has it, with what Microsoft's schema requires."""
-    required = {"instanceType": 4, "objectCategory": SUFFIX, "nTSecurityDescriptor": "x"}
+    required: Attributes = {"instanceType": 4, "objectCategory": SUFFIX, "nTSecurityDescriptor": "x"}
     base = GROUPS if "group" in classes else PEOPLE
-    both = {"objectClass": [*classes, "extensibleObject"], "cn": name, "sAMAccountName": name}
+    both: Attributes = {"objectClass": [*classes, "extensibleObject"], "cn": name, "sAMAccountName": name}
     return f"cn={name},{base}", {**both, **required, **more}
 
 
@@ -227,7 +232,7 @@ async def test_active_directory_has_disabled_accounts_and_primary_groups(tmp_pat
     entries = [
         windows("Ada", "user", sn="Ada", uidNumber=2001, userAccountControl=512, primaryGroupID=513),
         windows("Eve", "user", sn="Eve", uidNumber=2002, userAccountControl=514, primaryGroupID=513),
-        windows("Everybody", "group", **{"groupType": 2, "gidNumber": 3513, "objectSid:": sid}),
+        windows("Everybody", "group", groupType=2, gidNumber=3513, **{"objectSid:": sid}),
         windows("HPC", "group", groupType=2, gidNumber=3000, member=f"cn=Everybody,{GROUPS}"),
     ]
     server = Slapd(tmp_path, entries, extra_schemas=["msuser"])
