@@ -30,6 +30,10 @@ NAMESPACE: Final = "slurm-demo"
 CLUSTER: Final = "demo"
 NODESETS: Final = {"cpu": "1Gi", "highmem": "2Gi"}
 SCALED: Final = "cpu"
+# Both are in a group, for files that they share.
+USERS: Final = {"alice": 2001, "bob": 2002}
+GROUP: Final = ("team", 3001)
+USER: Final = "alice"
 READY_DEADLINE = 180.0
 SCALE_DEADLINE = 120.0
 COMMAND_DEADLINE = 60.0
@@ -53,9 +57,9 @@ _TRY_NEXT = """
 [bold]The cluster[/]
   [cyan]seltzer status -n {namespace} {cluster}[/]
       the state of the cluster; 'kubectl get slurmclusters,nodesets -A' shows a line for each object
-  [cyan]seltzer shell -n {namespace} {cluster}[/]
-      a shell on the login pod: sinfo, sbatch --wrap 'sleep 60', squeue
-  [cyan]seltzer srun -n {namespace} {cluster} --constraint=highmem --pty bash[/]
+  [cyan]seltzer shell -n {namespace} --user {user} {cluster}[/]
+      a shell on the login pod: sinfo, sbatch --wrap 'sleep 60', squeue; 'seltzer users' lists who there is
+  [cyan]seltzer srun -n {namespace} --user {user} {cluster} --constraint=highmem --pty bash[/]
       a shell on a compute node, as a job
   [cyan]seltzer scale -n {namespace} highmem 5 --wait[/]
       add nodes; the same command removes them
@@ -78,7 +82,7 @@ def manifests() -> list[dict[str, Any]]:
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
-        _seltzer_object("SlurmCluster", CLUSTER, {}),
+        _seltzer_object("SlurmCluster", CLUSTER, {"users": {"inline": _users()}}),
         *(_seltzer_object("NodeSet", name, _nodeset(memory)) for name, memory in NODESETS.items()),
     ]
 
@@ -86,6 +90,12 @@ def manifests() -> list[dict[str, Any]]:
 def _seltzer_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "seltzer.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _users() -> dict[str, Any]:
+    group, gid = GROUP
+    users = [{"name": name, "uid": uid, "groups": [group]} for name, uid in USERS.items()]
+    return {"users": users, "groups": [{"name": group, "gid": gid}]}
 
 
 def _nodeset(memory: str) -> dict[str, Any]:
@@ -122,7 +132,7 @@ def demo(*, name: Annotated[str, Parameter(help="Which sandbox to use.")] = layo
     _title(console, "Two nodes more, and two fewer, under a running job")
     _scale_under_a_job(console, place)
     option = "" if name == layout.DEFAULT_NAME else f" --name {name}"
-    console.print(_TRY_NEXT.format(name=option, namespace=NAMESPACE, cluster=CLUSTER).rstrip())
+    console.print(_TRY_NEXT.format(name=option, user=USER, namespace=NAMESPACE, cluster=CLUSTER).rstrip())
 
 
 def _bring_up(place: Place) -> None:
@@ -222,7 +232,7 @@ def _ask(place: Place, *command: str) -> str:
 
 def _slurm(console: Console, verb: str, *words: str, folder: str | None = None) -> str:
     """Show a command and its output. It runs in its own process because the verb becomes kubectl (exec)."""
-    command = [verb, "-n", NAMESPACE, CLUSTER, *words]
+    command = [verb, "-n", NAMESPACE, "--user", USER, CLUSTER, *words]
     console.print(f"  [cyan]$ seltzer {escape(' '.join(command))}[/]")
     seltzer = str(Path(sys.executable).with_name("seltzer"))
     look = f"see 'seltzer squeue -n {NAMESPACE} {CLUSTER}' and 'seltzer status -n {NAMESPACE} {CLUSTER}'"

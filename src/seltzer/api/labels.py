@@ -36,7 +36,10 @@ TRIAL: Final = "seltzer.dev/trial"
 """On a trial: the ID of the configuration and the controller pod that it tries."""
 CHECKSUM: Final = "seltzer.dev/checksum"
 LOGIN_CONFIG: Final = "seltzer.dev/login-config"
-"""On a login pod: the digest of its ConfigMap, which holds people's keys."""
+"""On a login pod: the digest of its ConfigMap."""
+
+USERS: Final = "seltzer.dev/users"
+"""On a pod: the digest of the users that its namespace has for it."""
 
 FINALIZER: Final = "seltzer.dev/drain"
 

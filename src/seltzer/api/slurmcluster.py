@@ -7,7 +7,8 @@ Every field here has an effect. These names are reserved for later, so that the 
 - `spec.controller.storage.claim`: an existing claim.
 - `spec.configFrom`: configuration from ConfigMaps and Secrets in addition to `spec.config`.
 - `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
-- `spec.login.home`, `.sssd`: a shared home, and users from a directory.
+- `spec.login.home`: a shared home.
+- `spec.users.ldap`: users from a directory.
 - `spec.suspend`, `spec.timeToLive`: a cluster that is suspended, or ends by itself.
 - `spec.backup`, `spec.upgrade`, `spec.external`: backup and restore, ordered upgrades, daemons outside Kubernetes.
 """
@@ -37,6 +38,7 @@ from .common import (
 from .config import CONFIG_RULES, ConfigFile
 from .core import ObjectMeta
 from .status import JobCounts, SlurmClusterStatus
+from .users import Users
 
 __all__ = ["JobCounts", "SlurmCluster", "SlurmClusterSpec", "SlurmClusterStatus"]
 
@@ -183,10 +185,11 @@ class Login(Part, frozen=True, kw_only=True):
     """The image to run; by default the one released with the operator."""
 
     authorized_keys: Annotated[tuple[AuthorizedKey, ...], Meta(max_length=256), ScalarSet] = ()
-    """SSH public keys that may log in, each as a line of an authorized_keys file."""
+    """SSH public keys that may log in as `user`, each as a line of an authorized_keys file. That is the only user
+    while spec.users names no source; users from a source have their own keys."""
 
     authorized_keys_secret: SecretRef | None = None
-    """A Secret that holds more public keys under the key authorized_keys."""
+    """A Secret that holds more public keys of `user` under the key authorized_keys."""
 
     service: Service = Service()
 
@@ -217,6 +220,8 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     rest: Rest = Rest()
 
     login: Login = Login()
+
+    users: Users = Users()
 
     node_sets: NodeSetAccess = NodeSetAccess()
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from .common import Conditions, NodeCounts, Report, Time
+from .users import UsersStatus
 
 
 def _by(key: str) -> Meta:
@@ -172,6 +173,8 @@ class SlurmClusterStatus(Report, frozen=True, kw_only=True):
     nodes: NodeCounts = NodeCounts()
 
     jobs: JobCounts = JobCounts()
+
+    users: UsersStatus = UsersStatus()
 
     last_failover_time: Time | UnsetType = UNSET
     """When another pod last took over as the controller."""

@@ -138,6 +138,8 @@ def _defaults() -> list[Pair]:
         # states that are declared (guard/slurmctld/partitions.py).
         ("ReconfigFlags", "KeepPartState"),
         ("JobRequeue", "1"),
+        # The groups of users in jobs and of AllowGroups follow the published users, not ten minutes later.
+        ("GroupUpdateTime", "10"),
         # By default a batch job waits 3 s before Slurm looks for a node, also after a failover.
         ("SchedulerParameters", "batch_sched_delay=1"),
         # Makes slurmctld log every job start: those of the backfill scheduler are logged only with this flag.

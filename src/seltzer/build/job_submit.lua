@@ -4,10 +4,12 @@
 -- For each batch job that is accepted, one line of JSON is in the journal before the job has an ID, and the line's key
 -- is in the job's environment as SELTZER_JOB, the first of that name. Its script and environment are in its directory.
 -- Nothing that goes wrong here refuses a job: a job without a line is a job as it is in stock Slurm. Refused is only what
--- would write lines of its own into slurmctld's log, by which the guard knows what has run.
+-- would write lines of its own into slurmctld's log, by which the guard knows what has run, and what removed users submit.
 
 local JOURNAL = "/run/slurmctld-state/seltzer.journal"
 local SITE = "job_submit_site.lua"
+-- The IDs of users who may no longer submit jobs, one per line. Kubernetes replaces the file when the users change.
+local REMOVED = "/var/lib/extrausers/removed"
 
 -- The site's script may change what is global.
 local slurm, pcall, tonumber, type, pairs = slurm, pcall, tonumber, type, pairs
@@ -457,6 +459,16 @@ local function attempt(work, ...)
     return done and why
 end
 
+-- Whether no source lists the user any more. A job that runs on could otherwise submit the next one for ever.
+local function is_removed(uid)
+    local file = open(REMOVED)
+    local text = file and file:read("*a")
+    if file then
+        file:close()
+    end
+    return text and ("\n" .. text):find(format("\n%.0f\n", uid), 1, true) ~= nil
+end
+
 -- The first field, if any, that would end a line of slurmctld's log.
 local function forger(job)
     for at = 1, #LOGGED do
@@ -499,6 +511,10 @@ local function submit(job, partitions, uid)
     local bad = attempt(forger, job)
     if bad then
         return refuse(bad)
+    end
+    if attempt(is_removed, uid) then
+        pcall(slurm.log_user, "you are no longer a user of this cluster: ask its administrator")
+        return slurm.ERROR
     end
     local code = slurm.SUCCESS
     if has_site then

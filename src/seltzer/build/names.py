@@ -20,6 +20,7 @@ from seltzer.api.labels import (
     NODESET,
     TEMPLATE,
     TRIAL,
+    USERS,
 )
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
@@ -38,6 +39,7 @@ __all__ = [
     "NODESET",
     "TEMPLATE",
     "TRIAL",
+    "USERS",
 ]
 
 Manifest = dict[str, Any]
@@ -93,6 +95,39 @@ def pod(nodeset: NodeSet, ordinal: int) -> str:
 def nodeset_key(nodeset: NodeSet) -> str:
     """The Secret with slurm.key, next to a NodeSet that isn't in its cluster's namespace."""
     return f"{nodeset.metadata.name}-slurm-key"
+
+
+def passwd(cluster: SlurmCluster) -> str:
+    """The ConfigMap with the users."""
+    return f"{cluster.metadata.name}-passwd"
+
+
+def group(cluster: SlurmCluster) -> str:
+    """The ConfigMap with the groups."""
+    return f"{cluster.metadata.name}-group"
+
+
+def user_keys(cluster: SlurmCluster, part: int) -> str:
+    """A ConfigMap with users' SSH keys."""
+    return f"{cluster.metadata.name}-keys-{part}"
+
+
+def ledger(cluster: SlurmCluster) -> str:
+    """The ConfigMap that remembers which IDs belong to which names."""
+    return f"{cluster.metadata.name}-uids"
+
+
+def nodeset_passwd(nodeset: NodeSet) -> str:
+    """The copy of the users, next to a NodeSet that isn't in its cluster's namespace.
+
+    The dot rules out the name of an object of a cluster.
+    """
+    return f"{nodeset.metadata.name}.passwd"
+
+
+def nodeset_group(nodeset: NodeSet) -> str:
+    """The copy of the groups, next to a NodeSet that isn't in its cluster's namespace."""
+    return f"{nodeset.metadata.name}.group"
 
 
 def nodeset_policy(nodeset: NodeSet) -> str:

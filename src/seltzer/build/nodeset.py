@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources as files
 from typing import Any
 
-from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
+from seltzer.api.core import ConfigMap
+from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, pods, quantity
+from . import clients, names, network, pods, quantity, users
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -35,13 +36,23 @@ def pod(nodeset: NodeSet, cluster: SlurmCluster, images: Images, name: str) -> M
     return pods_of(nodeset, cluster, images)(name)
 
 
-def pods_of(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Callable[[str], Manifest]:
-    """A function that builds a pod from its name. The parts that thousands of pods share are built once."""
+def pods_of(
+    nodeset: NodeSet, cluster: SlurmCluster, images: Images, known_users: str = ""
+) -> Callable[[str], Manifest]:
+    """A function that builds a pod from its name. The parts that thousands of pods share are built once.
+
+    `known_users` is the digest of the users that a new pod finds.
+    """
     built = _template(nodeset, cluster, images)
     metadata = {
         **built["metadata"],
         # True of a pod without jobs, which saves a second write. The user's values come first.
-        "annotations": {DELETION_COST: "0", SAFE_TO_EVICT: "true", **built["metadata"].get("annotations", {})},
+        "annotations": {
+            DELETION_COST: "0",
+            SAFE_TO_EVICT: "true",
+            **built["metadata"].get("annotations", {}),
+            **({USERS: known_users} if known_users else {}),
+        },
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
         "labels": {**built["metadata"]["labels"], names.TEMPLATE: _hash(built)},
@@ -58,8 +69,10 @@ def template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> str:
     return _hash(_template(nodeset, cluster, images))
 
 
-def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[Manifest]:
-    """Objects for a NodeSet outside the cluster's namespace: the Secret with the key, and its NetworkPolicy."""
+def support(
+    nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes, published: Sequence[ConfigMap] = ()
+) -> list[Manifest]:
+    """Objects for a NodeSet outside the cluster's namespace: the Secret with the key, the users, a NetworkPolicy."""
     if not _in_other_namespace(nodeset, cluster):
         return []
     secret = names.manifest(
@@ -72,7 +85,15 @@ def support(nodeset: NodeSet, cluster: SlurmCluster, slurm_key: bytes) -> list[M
         owner=nodeset,
     )
     data = {names.SLURM_KEY: base64.b64encode(slurm_key).decode()}
-    return [{**secret, "type": "Opaque", "data": data}, network.of_nodeset(nodeset, cluster)]
+    copies = users.copies(nodeset, cluster, published)
+    return [{**secret, "type": "Opaque", "data": data}, network.of_nodeset(nodeset, cluster), *copies]
+
+
+def users_in(nodeset: NodeSet, cluster: SlurmCluster) -> tuple[str, str]:
+    """The ConfigMaps with the users and the groups that the NodeSet's pods mount."""
+    if _in_other_namespace(nodeset, cluster):
+        return names.nodeset_passwd(nodeset), names.nodeset_group(nodeset)
+    return names.passwd(cluster), names.group(cluster)
 
 
 def budget(nodeset: NodeSet, cluster: SlurmCluster, *, all_pods: bool = False) -> Manifest:
@@ -115,7 +136,10 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not.
         "shareProcessNamespace": True,
         "containers": [_slurmd(nodeset, cluster, images)],
-        "volumes": [pods.secret_volume("keys", key, 0o400, names.SLURM_KEY)],
+        "volumes": [
+            pods.secret_volume("keys", key, 0o400, names.SLURM_KEY),
+            users.volume(*users_in(nodeset, cluster)),
+        ],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
     built = pods.customised(spec, [nodeset.spec.pod_template], "slurmd", labels=labels)
@@ -150,7 +174,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             # To switch to the job's user, to give it its files and output, and to end the job.
             "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL", "SETGID", "SETUID"]},
         },
-        "volumeMounts": [{"name": "keys", "mountPath": "/etc/slurm", "readOnly": True}],
+        "volumeMounts": [{"name": "keys", "mountPath": "/etc/slurm", "readOnly": True}, users.mount()],
     }
 
 

@@ -34,6 +34,12 @@ metadata:
 spec: {{}}  # is a working cluster; to say more, write lines such as these in place of the braces
 #  login:
 #    authorizedKeys: ["ssh-ed25519 AAAA... me@example"]  # who may log in with ssh
+#  users:  # without any there is one, called user; its keys are in login.authorizedKeys
+#    inline:
+#      users:
+#        - {{name: alice, uid: 2001, groups: [team], authorizedKeys: ["ssh-ed25519 AAAA... alice@example"]}}
+#      groups:
+#        - {{name: team, gid: 3001}}
 #  config:
 #    slurm.conf: |  # on top of Seltzer's; other files such as gres.conf too
 #      SchedulerParameters=bf_continue

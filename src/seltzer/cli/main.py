@@ -34,6 +34,7 @@ _VERBS = (
     ("Clusters", "top.command:top", "Watch a cluster live, full-screen."),
     ("Clusters", "events:events", "Show what happened to a cluster."),
     ("Clusters", "logs:logs", "Print the log of a daemon, a node or the operator."),
+    ("Clusters", "users:users", "List the users of a cluster, and where each comes from."),
     ("Clusters", "scale:scale", "Change the number of nodes in a NodeSet."),
     ("Clusters", "drain:drain", "Stop new jobs from starting on nodes."),
     ("Clusters", "drain:resume", "Return drained nodes to service."),

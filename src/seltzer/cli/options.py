@@ -23,6 +23,9 @@ SystemNamespace = Annotated[str, Parameter(name=["--namespace", "-n"], help="The
 Follow = Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Follow the output.")]
 Wait = Annotated[bool, Parameter(negative="", help="Wait until it is done, and show the progress.")]
 Timeout = Annotated[float, Parameter(help="How many seconds to wait at most.")]
-User = Annotated[str, Parameter(help="The user on the login pod.")]
+User = Annotated[
+    str | None,
+    Parameter(help="The user on the login pod. Needed if spec.users names a source; otherwise there is one user."),
+]
 
 SYSTEM_NAMESPACE = "seltzer-system"

@@ -24,12 +24,15 @@ from seltzer.view.facts import LOGIN_USER
 Cluster = Annotated[str, Parameter(help="The cluster.")]
 Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
 
+# These change nothing, whoever runs them.
+_READING = ("squeue", "sinfo")
 _OURS = ("--namespace", "-n", "--context", "--user")
 
 # $0 is the user. setpriv, unlike su, stays in the terminal's session: Ctrl-C and job control work.
 _BECOME = """\
 id "$0" >/dev/null || exit
-exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- sh -c 'cd; exec "$@"' sh "$@"
+exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- \
+    sh -c 'cd 2>/dev/null || cd /; exec "$@"' sh "$@"
 """
 # $1 is the script's path on the login pod, the rest are sbatch's words. The job gets its usual name and arguments only
 # from a file, not from sbatch's input. Slurm keeps its own copy.
@@ -54,7 +57,7 @@ def srun(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -69,7 +72,7 @@ def sbatch(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -91,7 +94,7 @@ def squeue(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -106,7 +109,7 @@ def sinfo(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -121,7 +124,7 @@ def scontrol(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -136,7 +139,7 @@ def scancel(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -151,7 +154,7 @@ def shell(
     name: Cluster,
     /,
     *words: Words,
-    user: User = LOGIN_USER,
+    user: User = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
@@ -201,7 +204,7 @@ def _takes_next(option: str) -> bool:
 
 
 def _run(
-    command: str, words: Sequence[str], name: str, user: str, namespace: str | None, context: str | None
+    command: str, words: Sequence[str], name: str, user: str | None, namespace: str | None, context: str | None
 ) -> NoReturn:
     _run_command([command, *words], name, user, namespace, context)
 
@@ -209,7 +212,7 @@ def _run(
 def _run_command(
     command: Sequence[str],
     name: str,
-    user: str,
+    user: str | None,
     namespace: str | None,
     context: str | None,
     *,
@@ -219,8 +222,22 @@ def _run_command(
     cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
     if note := hindrance(cluster):
         print(note, file=sys.stderr)
-    pods, words = f"deployment/{login.COMPONENT.named(cluster)}", ["sh", "-c", _BECOME, user, *command]
+    whom = user or default_user(cluster, command[0])
+    pods, words = f"deployment/{login.COMPONENT.named(cluster)}", ["sh", "-c", _BECOME, whom, *command]
     kubectl.enter(place, pods, login.NAME, words, stdin=stdin)
+
+
+def default_user(cluster: SlurmCluster, command: str) -> str:
+    """Who runs a command without --user. Raises SeltzerError where nobody can know."""
+    if not cluster.spec.users.named:
+        return LOGIN_USER
+    if command in _READING:
+        return "root"
+    name = cluster.metadata.name
+    raise SeltzerError(
+        f"{name} has users of its own: say who it is with --user NAME before the cluster's name; "
+        f"'seltzer users {name}' lists them"
+    )
 
 
 def hindrance(cluster: SlurmCluster) -> str:

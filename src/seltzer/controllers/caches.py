@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from seltzer.api.core import Lease, Pod
 from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, NODESET
 from seltzer.controllers.machines import Machines
+from seltzer.controllers.user_sources import UserSources
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.reflector import Reflector
@@ -101,6 +102,7 @@ class Caches:
         self.config_maps = self.store(CONFIG_MAPS)
         self.secrets = self.store(SECRETS)
         self.leases = self.store(LEASES)
+        self.user_sources = UserSources(client)
         # Since when we observe, by our clock: nothing is known from before.
         self.began = time.monotonic()
         self._lease_changed: dict[Key, float] = {}  # the time of each Lease's last change, by our clock

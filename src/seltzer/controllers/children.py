@@ -17,6 +17,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Applied:
+    manifest: Manifest
     digest: str
     version: int
     fingerprint: str
@@ -39,12 +40,15 @@ class Children:
 
     def wrote(self, manifest: Manifest, answer: HasMeta) -> None:
         """Remembers the API server's answer to an apply."""
-        applied = _Applied(_digest(manifest), int(answer.metadata.resource_version), _fingerprint(answer))
+        applied = _Applied(manifest, _digest(manifest), int(answer.metadata.resource_version), _fingerprint(answer))
         self._applied[manifest["kind"], _key(manifest)] = applied
 
     def _is_current(self, manifest: Manifest) -> bool:
         applied = self._applied.get((manifest["kind"], _key(manifest)))
-        if applied is None or applied.digest != _digest(manifest):
+        if applied is None:
+            return False
+        # The same object needs no digest: the users' files are large, and kept between passes.
+        if applied.manifest is not manifest and applied.digest != _digest(manifest):
             return False
         store = self._caches.owned(manifest["kind"])
         if not store.reached(str(applied.version)):

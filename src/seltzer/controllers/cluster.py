@@ -26,6 +26,7 @@ from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children, Manifest
+from seltzer.controllers.cluster_users import ClusterUsers
 from seltzer.controllers.outcome import outcome
 from seltzer.controllers.report import now, record, report
 from seltzer.controllers.slurm_connection import Secrets, SlurmConnection, SlurmConnections
@@ -60,11 +61,14 @@ class ClusterController:
         self._connections = connections
         self._recorder = recorder
         self._images = images
+        self._users = ClusterUsers(caches, children)
 
     async def reconcile(self, key: Key) -> Outcome:
         cluster = self._caches.clusters.get(key)
         if cluster is None:
             await self._connections.close(key)
+            await self._caches.user_sources.close(key)
+            self._users.forget(key)
             metrics.forget_cluster(*key)
             return Done()
         connection = self._connection(cluster)
@@ -137,6 +141,7 @@ class ClusterController:
             jobs=connection.jobs if connection else None,
             slurmds=len(pods.get("slurmd", ())),
             mounted=self._mounted(cluster),
+            users=self._users.look(cluster),
             nodes=self._nodes(pods.get(CONTROLLER, ())),
             silence=caches.silence(Key(key.namespace, names.controller(cluster))),
             now=time.time(),
@@ -154,7 +159,7 @@ class ClusterController:
             if component.config_annotation and (config_map := self._caches.config_maps.get(key)):
                 digest = checksum(json.dumps(dict(config_map.data), sort_keys=True))
                 found.append(Mounted(component.name, component.config_annotation, digest))
-        return tuple(found)
+        return (*found, *self._users.mounted(cluster))
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:

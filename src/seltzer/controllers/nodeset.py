@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names
+from seltzer.build import names, users
 from seltzer.build import nodeset as build
 from seltzer.build.images import Images
 from seltzer.controllers import members, metrics
@@ -115,7 +115,7 @@ class NodeSetController:
         @functools.cache
         def make() -> Callable[[str], Mapping[str, object]]:
             assert cluster, "no pod is planned without a cluster"
-            return build.pods_of(nodeset, cluster, self._images)
+            return build.pods_of(nodeset, cluster, self._images, self._users(nodeset, cluster))
 
         subject = Subject(kinds.NODESETS, nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
@@ -139,9 +139,17 @@ class NodeSetController:
             controller_started=GuardReport(members.control_plane(caches, where).lease).running_since,
             ending_partition=ending,
             machines=caches.machines.of({pod.spec.node_name for pod in pods}),
+            users=self._users(nodeset, cluster),
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
         return _with_feeds(seen, connection) if connection else seen
+
+    def _users(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> str:
+        """The digest of the users that the NodeSet's pods mount; empty while there are none."""
+        if cluster is None:
+            return ""
+        keys = (Key(nodeset.metadata.namespace, name) for name in build.users_in(nodeset, cluster))
+        return users.digest(*(self._caches.config_maps.get(key) for key in keys))
 
     def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
         if cluster is None:
@@ -161,7 +169,10 @@ class NodeSetController:
         manifests = list(self._children.absent([budget])) if needs.only_create else [budget]
         secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         if needs.key and (data := secret.data.get(names.SLURM_KEY) if secret else None):
-            manifests += build.support(nodeset, cluster, base64.b64decode(data))
+            home = cluster.metadata.namespace
+            found = (self._caches.config_maps.get(Key(home, each(cluster))) for each in (names.passwd, names.group))
+            published = [each for each in found if each]
+            manifests += build.support(nodeset, cluster, base64.b64decode(data), published)
         return [Apply(manifest) for manifest in self._children.drifted(manifests)]
 
 

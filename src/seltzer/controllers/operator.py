@@ -11,6 +11,7 @@ from seltzer.api.core import Pod
 from seltzer.build import names
 from seltzer.build.components import slurmd
 from seltzer.build.images import Images
+from seltzer.controllers import caches as sources
 from seltzer.controllers import metrics, watches
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
@@ -44,6 +45,7 @@ class Operator:
             registration.wire(self.caches, controller)
             self._controllers.append((registration, controller))
         self.caches.pods.watch(self._on_pod)
+        self.caches.user_sources.watch(self._users_changed)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -58,12 +60,18 @@ class Operator:
                 for _, controller in self._controllers:
                     group.create_task(controller.run())
         finally:
+            await self.caches.user_sources.close_all()
             await self.connections.close_all()
 
     def _slurm_changed(self, cluster: Key, change: Change | None) -> None:
         for registration, controller in self._controllers:
             for key in registration.slurm(self.caches, cluster, change):
                 controller.changed(key)
+
+    def _users_changed(self, cluster: Key) -> None:
+        for registration, controller in self._controllers:
+            if registration.kind is sources.CLUSTERS:
+                controller.changed(cluster)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
         """A slurmd that has just become ready registers now: ask at once instead of a second later."""

@@ -8,9 +8,11 @@ from typing import Final
 from seltzer.api.core import Lease, Node, Pod
 from seltzer.api.labels import CLUSTER as CLUSTER_LABEL
 from seltzer.api.labels import CLUSTER_NAMESPACE
+from seltzer.api.labels import COMPONENT as COMPONENT_LABEL
 from seltzer.api.labels import NODESET as NODESET_LABEL
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build import users
 from seltzer.controllers import caches as sources
 from seltzer.controllers import machines
 from seltzer.controllers.caches import Caches, managed
@@ -119,6 +121,15 @@ def _nodesets_without_slurm(caches: Caches, before: HasMeta | None, after: HasMe
     return nodesets_of(caches, cluster) if cluster else ()
 
 
+def _nodesets_of_users(caches: Caches, before: HasMeta | None, after: HasMeta | None) -> Iterable[Key]:
+    """All pods of a cluster know its users."""
+    item = after or before
+    assert item
+    cluster = _cluster(item)
+    is_users = item.metadata.labels.get(COMPONENT_LABEL) == users.COMPONENT and not _has_nodeset(item)
+    return nodesets_of(caches, cluster) if cluster and is_users else ()
+
+
 def _nodesets_of_slurm(caches: Caches, cluster: Key, change: Change | None) -> Iterable[Key]:
     """All of them, also those without a node: a NodeSet may have waited for Slurm to be reachable."""
     return nodesets_of(caches, cluster) if change is not None else ()
@@ -128,7 +139,7 @@ NODESET: Final = Registration(
     name="nodeset",
     kind=sources.NODESETS,
     make=NodeSetController,
-    owns=(kinds.PODS, kinds.SECRETS, kinds.POLICIES, kinds.BUDGETS),
+    owns=(kinds.PODS, kinds.SECRETS, kinds.CONFIG_MAPS, kinds.POLICIES, kinds.BUDGETS),
     owner=_nodeset_of_child,
     watches=(
         Watch(sources.CLUSTERS, _nodesets_of_cluster),
@@ -136,6 +147,7 @@ NODESET: Final = Registration(
         # Urgent: no job should start on a machine that is being drained or has died.
         Watch(sources.NODES, _nodesets_on_machine, urgent=True),
         *(Watch(managed(each), _nodesets_without_slurm) for each in kinds.CHILDREN),
+        Watch(sources.CONFIG_MAPS, _nodesets_of_users),
     ),
     slurm=_nodesets_of_slurm,
 )

@@ -19,6 +19,7 @@ from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.plan.nodeset import drain_causes, pod_conditions
 from seltzer.plan.slurm_state import MARK, OURS, is_ours
+from seltzer.plan.users.accounts import BUILT_IN_USER
 from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job, Snapshot
 from seltzer.view.controller import ControllerFacts
@@ -28,8 +29,8 @@ from seltzer.view.text import natural
 SELTZER, SLURM = "Seltzer", "Slurm"
 """The authors of a reason that no person set."""
 SLURM_USER: Final = "slurm"
-LOGIN_USER: Final = "user"
-"""The user on the login pod that commands such as `seltzer scontrol` run as without --user."""
+LOGIN_USER: Final = BUILT_IN_USER.name
+"""The only user of a cluster whose spec.users names no source."""
 
 # `seltzer drain` signs reasons: for Slurm, all commands in slurmctld's pod are run by its own user.
 _SIGNED = re.compile(r"(?P<words>.*?) ?\[(?P<by>[^][]+)\]", re.DOTALL)

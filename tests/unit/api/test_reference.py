@@ -21,7 +21,7 @@ def paths(schema: Mapping[str, Any], path: str) -> Iterator[str]:
     """All fields below an object of a CRD; those that several objects share only by their name."""
     for name, below in schema.get("properties", {}).items():
         yield f"{path}{name}"
-        if name not in SHARED:
+        if name not in SHARED or "users" in path:
             yield from paths(below, f"{path}{name}.")
             yield from paths(below.get("items", {}), f"{path}{name}[].")
 

@@ -343,17 +343,15 @@ def test_slurmrestd_has_a_configuration_that_no_change_of_the_clusters_touches()
     assert conf.parse(plain["slurm.conf"]).get("SlurmctldHost") == "demo-slurmctld(demo-slurmctld.ns.svc)"
 
 
-def test_login_takes_the_keys_of_the_spec_and_of_a_secret() -> None:
+def test_the_keys_of_a_secret_open_one_account() -> None:
     one = cluster(SPECS["full"])
     data = find(everything(one), "ConfigMap/demo-login")["data"]
-    assert data["authorized_keys"] == "ssh-ed25519 AAAA me\nssh-rsa BBBB you\n"
     said = dict(line.split(maxsplit=1) for line in data["sshd_config"].splitlines())
     spec = pod_of(one, "demo-login")
     mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
-    assert said["AuthorizedKeysFile"].split() == [
-        f"{mounts['config']}/authorized_keys",
-        f"{mounts['authorized-keys']}/authorized_keys",
-    ]
+    assert said["AuthorizedKeysFile"].split() == [f"{mounts['user-keys']}/%u", f"{mounts['authorized-keys']}/%u"]
+    (more,) = (each["secret"] for each in spec["volumes"] if each["name"] == "authorized-keys")
+    assert (more["items"], more["optional"]) == ([{"key": "authorized_keys", "path": "user"}], True)
     assert (said["PermitRootLogin"], said["PasswordAuthentication"], said["UsePAM"]) == ("no", "no", "no")
     service = find(everything(one), "Service/demo-login")
     assert service["spec"]["type"] == "LoadBalancer"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from seltzer.api.labels import LOGIN_CONFIG
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import clients, names, pods
+from seltzer.build import clients, names, pods, users
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
+from seltzer.plan.users.accounts import BUILT_IN_USER
 
 from .base import Component, Ingress, Log, deployed
 
@@ -32,7 +33,7 @@ AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
-AuthorizedKeysFile {_CONFIG}/authorized_keys {_MORE_KEYS}/authorized_keys
+AuthorizedKeysFile {users.KEYS_FOLDER}/%u {_MORE_KEYS}/%u
 AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp
 """
@@ -58,10 +59,9 @@ def applied(cluster: SlurmCluster, images: Images) -> list[Manifest]:
     name = COMPONENT.named(cluster)
     login = cluster.spec.login
     config_map = names.manifest("ConfigMap", "v1", cluster, NAME, name)
-    keys = "".join(f"{key}\n" for key in login.authorized_keys)
     return [
         pods.service_account(cluster, NAME, name),
-        {**config_map, "data": {"authorized_keys": keys, "sshd_config": _SSHD_CONFIG}},
+        {**config_map, "data": {"sshd_config": _SSHD_CONFIG}},
         _service(cluster),
         pods.deployment(cluster, NAME, name, login.replicas, _pod(cluster, images)),
     ]
@@ -89,7 +89,7 @@ def _pod(cluster: SlurmCluster, images: Images) -> Manifest:
         [cluster.spec.pod_template, cluster.spec.login.pod_template],
         NAME,
         labels=names.labels(cluster, NAME),
-        # sshd reads authorized_keys at each login, but its own configuration only once: a change replaces the pods.
+        # sshd reads users' keys at each login, but its own configuration only once: a change replaces the pods.
         annotations={names.CHECKSUM: pods.checksum(_SSHD_CONFIG)},
     )
     return {**pod, "spec": pods.leave_dead_nodes(pod["spec"], _LEAVE_SECONDS)}
@@ -101,6 +101,8 @@ def _sshd(cluster: SlurmCluster, images: Images) -> Manifest:
         {"name": "slurm", "mountPath": "/run/slurm", "readOnly": True},
         {"name": "config", "mountPath": _CONFIG, "readOnly": True},
         {"name": "host-key", "mountPath": _HOST_KEY, "readOnly": True},
+        {"name": "user-keys", "mountPath": users.KEYS_FOLDER, "readOnly": True},
+        users.mount(),
     ]
     if login.authorized_keys_secret:
         mounts.append({"name": "authorized-keys", "mountPath": _MORE_KEYS, "readOnly": True})
@@ -144,6 +146,7 @@ def _sackd(cluster: SlurmCluster, images: Images) -> Manifest:
         "volumeMounts": [
             {"name": "keys", "mountPath": "/etc/slurm", "readOnly": True},
             {"name": "slurm", "mountPath": "/run/slurm"},
+            users.mount(),
         ],
     }
 
@@ -152,15 +155,19 @@ def _volumes(cluster: SlurmCluster) -> list[Manifest]:
     volumes: list[Manifest] = [
         pods.secret_volume("keys", names.keys(cluster), 0o440, names.SLURM_KEY),
         {"name": "slurm", "emptyDir": {}},
-        # sshd reads the keys as the user who logs in.
         {"name": "config", "configMap": {"name": COMPONENT.named(cluster), "defaultMode": 0o444}},
         pods.secret_volume("host-key", COMPONENT.named(cluster), 0o400, _KEY),
+        users.cluster_volume(cluster),
+        # sshd reads the keys as the user who logs in.
+        users.keys_volume(cluster),
     ]
     more = cluster.spec.login.authorized_keys_secret
     if more:
-        # Optional: while the Secret is missing, users can log in with the other keys.
-        volume = pods.secret_volume("authorized-keys", more.name, 0o444, "authorized_keys")
-        volumes.append({**volume, "secret": {**volume["secret"], "optional": True}})
+        # Under the user's name, so that they open no other account. Optional: while the Secret is missing, `user` can
+        # log in with the other keys.
+        volume = pods.secret_volume("authorized-keys", more.name, 0o444)
+        items = [{"key": "authorized_keys", "path": BUILT_IN_USER.name}]
+        volumes.append({**volume, "secret": {**volume["secret"], "items": items, "optional": True}})
     return volumes
 
 

@@ -7,7 +7,7 @@ import json
 from seltzer.api.common import seconds
 from seltzer.api.labels import HOLD
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names, pods
+from seltzer.build import names, pods, users
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
 from seltzer.plan.cluster import controller_status
@@ -89,6 +89,7 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
             # Not /run/slurmctld: slurmctld has to own that folder, and therefore creates it itself.
             {"name": "run", "mountPath": "/run"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            users.mount(),
         ],
     }
     user = pods.SLURM_USER
@@ -120,6 +121,7 @@ def pod(cluster: SlurmCluster, images: Images) -> Manifest:
             {"name": "slurm", "emptyDir": {}},
             {"name": "run", "emptyDir": {"sizeLimit": _RUN_SIZE}},
             {"name": "tmp", "emptyDir": {}},
+            users.cluster_volume(cluster),
         ],
     }
     built = pods.customised(

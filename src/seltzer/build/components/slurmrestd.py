@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names, pods
+from seltzer.build import names, pods, users
 from seltzer.build.config import identity
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
@@ -50,7 +50,7 @@ def _pod(cluster: SlurmCluster, images: Images, text: str) -> Manifest:
         "lifecycle": pods.ended_by_interrupt(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": pods.NO_ROOT,
-        "volumeMounts": [{"name": "config", "mountPath": "/etc/slurm", "readOnly": True}],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/slurm", "readOnly": True}, users.mount()],
     }
     spec = {
         "serviceAccountName": COMPONENT.named(cluster),
@@ -64,7 +64,10 @@ def _pod(cluster: SlurmCluster, images: Images, text: str) -> Manifest:
             **pods.SECCOMP,
         },
         "containers": [container],
-        "volumes": [{"name": "config", "configMap": {"name": COMPONENT.named(cluster)}}],
+        "volumes": [
+            {"name": "config", "configMap": {"name": COMPONENT.named(cluster)}},
+            users.cluster_volume(cluster),
+        ],
     }
     pod = pods.customised(
         spec,

@@ -35,6 +35,7 @@ from seltzer.plan.cluster import stuck_pods
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.slurm_state import MARK, OURS
+from seltzer.plan.users.users_status import UsersOutcome
 from seltzer.plan.wakeup import Wakeup
 
 CONTROLLER = "slurmctld"
@@ -96,6 +97,8 @@ class ClusterObservation:
     slurmds: int
     # The ConfigMaps that components' pods mount, without the cluster's configuration.
     mounted: tuple[Mounted, ...] = ()
+    # What has to be done about the users.
+    users: UsersOutcome = field(default_factory=UsersOutcome)
     # The Kubernetes nodes of the controller's pods, as far as they exist.
     nodes: Mapping[str, Node] = field(default_factory=dict)
     # For how many seconds the Lease hasn't changed, by our own clock.
@@ -143,6 +146,7 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     if rolling_out and seen.candidate:
         actions.append(Apply(seen.candidate.config_map))
     actions += _trial_actions(seen, trial)
+    actions += seen.users.actions
     actions += _config_syncs(seen)
     actions += _controller_actions(seen)
     return ClusterDecision(tuple(actions), trial, rolling_out)
@@ -300,7 +304,9 @@ def _deletion(seen: ClusterObservation) -> list[Action]:
     if obstacle(seen):
         return [] if seen.slurmds else _orphaned_records(seen)
     actions: list[Action] = []
-    if seen.cluster.spec.controller.storage.on_delete == "delete" and seen.claim is not None:
-        metadata = seen.claim.metadata
-        actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
+    if seen.cluster.spec.controller.storage.on_delete == "delete":
+        if seen.claim is not None:
+            metadata = seen.claim.metadata
+            actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
+        actions += [seen.users.ledger] if seen.users.ledger else []
     return [*actions, SetFinalizer(False)]

@@ -35,7 +35,7 @@ def status(
     standby = controller_status.standing_by(seen)
     findings = [_ready(seen, components, config), *components, config]
     findings += [controller_status.state_safe(seen), _reconciled(failures)]
-    findings += [standby] if standby else []
+    findings += [each for each in (standby, seen.users.finding) if each]
     lease = seen.lease
     annotations = lease.metadata.annotations if lease else {}
     failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time
@@ -46,6 +46,7 @@ def status(
         slurm_version=annotations.get(VERSION, msgspec.UNSET),
         nodes=slurm_state.count(nodes.values()) if nodes is not None else NodeCounts(),
         jobs=seen.jobs or JobCounts(),
+        users=seen.users.status,
         last_failover_time=lease.spec.acquire_time if lease and failed_over else msgspec.UNSET,  # type: ignore[arg-type]
         controller=controller_status.controller(seen),
         volume=controller_status.volume(seen),
@@ -106,6 +107,7 @@ def events(
             found.append(PlannedEvent("Normal", "Restarting", words))
         else:
             found.append(PlannedEvent("Normal", "Reconfiguring", "slurmctld reads a new configuration; jobs go on"))
+    found += seen.users.events
     found += controller_events.events(before, after)
     found += controller_events.guard_events(before.status, GuardReport(seen.lease).events)
     for condition in after.conditions:

@@ -37,6 +37,7 @@ from seltzer.plan.nodeset import (
     removal,
     unreachable_pods,
     unregistered_pods,
+    user_syncs,
 )
 from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
@@ -247,8 +248,10 @@ def _pod_updates(
     theirs = seen.nodeset.spec.pod_template.metadata.annotations
     now = datetime.fromtimestamp(seen.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if seen.slurm.unreachable:
-        return pod_conditions.unknown(shown, now, theirs)
-    return pod_conditions.changes(shown, seen.slurm.nodes, seen.free_at, seen.slurm.now, now, theirs, arriving)
+        updates = pod_conditions.unknown(shown, now, theirs)
+    else:
+        updates = pod_conditions.changes(shown, seen.slurm.nodes, seen.free_at, seen.slurm.now, now, theirs, arriving)
+    return user_syncs.added(updates, shown, seen.users)
 
 
 def _is_about_to_be_unreachable(seen: NodeSetObservation) -> bool:

@@ -58,6 +58,8 @@ class NodeSetObservation:
     deadlines_age: float = float("inf")
     # For how many seconds we have seen the facts of `aging`, by our own clock.
     ages: Mapping[Hashable, float] = field(default_factory=dict)
+    # The digest of the users that the pods mount; empty while there are none.
+    users: str = ""
 
     def age(self, thing: Hashable) -> float:
         """For how many seconds a fact has lasted; one that is new begins now."""

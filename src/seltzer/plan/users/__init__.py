@@ -1,0 +1,1 @@
+"""Decisions about users: which accounts exist, with which IDs, and what is refused."""

@@ -1,0 +1,80 @@
+"""Users and groups as sources list them, and as they were last published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seltzer.api.users import SHELL
+
+INLINE, CONFIG_MAP, BUILT_IN = "inline", "configMap", "built-in"
+"""Names of sources, as in `spec.users`. The built-in source is used while spec.users names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user. Without a gid the primary group is the user's own, which has the user's name and ID."""
+
+    name: str
+    uid: int
+    gid: int | None = None
+    # Further groups, by name.
+    groups: tuple[str, ...] = ()
+    full_name: str = ""
+    shell: str = SHELL
+    # Empty: /home/<name>.
+    home: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group. Users belong to it if it names them or if they name it."""
+
+    name: str
+    gid: int
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An entry of a source that isn't used as listed, and what to do about it."""
+
+    name: str
+    source: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one source lists now.
+
+    With an error, nothing else of it counts: its users stay as they were. The same holds for a source that lists nobody
+    unless it is `explicit`: a directory whose answer is empty is broken, but an empty list in the spec is meant.
+    """
+
+    name: str
+    accounts: tuple[Account, ...] = ()
+    groups: tuple[Group, ...] = ()
+    # Entries that couldn't even be read.
+    unreadable: tuple[Refusal, ...] = ()
+    # Why the source can't be read; and the time since when, for people.
+    error: str = ""
+    since: str = ""
+    # It hasn't answered yet, and hasn't failed either.
+    pending: bool = False
+    explicit: bool = False
+    # Whether the ledger remembers its users.
+    lasting: bool = True
+
+
+@dataclass(frozen=True)
+class Published:
+    """The users and groups that the containers know, removed ones included."""
+
+    accounts: Mapping[str, Account] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+
+
+BUILT_IN_USER = Account("user", 1000, full_name="A user")
+"""The only user while spec.users names no source."""
