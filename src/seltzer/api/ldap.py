@@ -12,7 +12,7 @@ LdapUri = Annotated[
     str,
     text(
         r"^ldaps?://([-a-zA-Z0-9._]+|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?/?\Z",
-        "not the URI of a directory: write it as ldaps://ldap.example.com, with a port only if it isn't the usual one",
+        "not the URI of a directory: write it as ldaps://ldap.example.com, with the port if it isn't the usual one",
         300,
     ),
 ]
@@ -26,7 +26,11 @@ DistinguishedName = Annotated[
 ]
 LdapFilter = Annotated[
     str,
-    text(r"^\([^\r\n]*\)\Z", "a filter is in parentheses, such as (memberOf=cn=hpc,ou=groups,dc=example,dc=com)", 4096),
+    text(
+        r"^\([^\r\n]*\)\Z",
+        "not an LDAP filter: write it in parentheses, such as (memberOf=cn=hpc,ou=groups,dc=example,dc=com)",
+        4096,
+    ),
 ]
 LdapAttribute = Annotated[
     str,
@@ -37,15 +41,35 @@ LdapAttribute = Annotated[
     ),
 ]
 LdapShell = Annotated[
-    str, text(r"^/[-a-zA-Z0-9_./+]*\Z", "a shell is the full path of a program in the images, such as /bin/bash", 255)
+    str,
+    text(
+        r"^/[-a-zA-Z0-9_./+]*\Z", "not a shell: write the full path of a program in the images, such as /bin/bash", 255
+    ),
 ]
 
+_Set = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
 
-class LdapObject(Part, frozen=True, kw_only=True):
-    """A Secret or ConfigMap in the cluster's namespace."""
+
+class LdapBindSecret(Part, frozen=True, kw_only=True):
+    """A Secret in the cluster's namespace with an account that may read users and groups, under the keys dn and
+    password."""
 
     name: ObjectName
-    """Its name."""
+    """The name of the Secret."""
+
+
+class LdapCaSecret(Part, frozen=True, kw_only=True):
+    """A Secret in the cluster's namespace with the certificates of authorities, in PEM, under the key ca.crt."""
+
+    name: ObjectName
+    """The name of the Secret."""
+
+
+class LdapCaConfigMap(Part, frozen=True, kw_only=True):
+    """A ConfigMap in the cluster's namespace with the certificates of authorities, in PEM, under the key ca.crt."""
+
+    name: ObjectName
+    """The name of the ConfigMap."""
 
 
 class LdapAttributes(Part, frozen=True, kw_only=True):
@@ -98,10 +122,7 @@ class Ldap(Part, frozen=True, kw_only=True):
         ),
     )
 
-    uri: Annotated[
-        tuple[LdapUri, ...],
-        Meta(min_length=1, max_length=8, extra_json_schema={"x-kubernetes-list-type": "set"}),
-    ]
+    uri: Annotated[tuple[LdapUri, ...], Meta(min_length=1, max_length=8), _Set]
     """The directory's servers, such as ldaps://ldap.example.com. They are tried in order; all must have all entries."""
 
     base_dn: DistinguishedName = field(name="baseDN")
@@ -113,16 +134,14 @@ class Ldap(Part, frozen=True, kw_only=True):
     group_base_dn: DistinguishedName | None = field(default=None, name="groupBaseDN")
     """Where groups are, if users are elsewhere; by default baseDN."""
 
-    bind_secret: LdapObject | None = None
-    """A Secret with the keys dn and password of an account that may read users and groups; by default nobody logs in to
-    the directory. A change of the Secret counts when the directory is read next."""
+    bind_secret: LdapBindSecret | None = None
+    """Who asks; by default nobody logs in to the directory. A change of the Secret counts at once."""
 
-    ca_secret: LdapObject | None = None
-    """A Secret that holds the certificates of the directory's authorities, in PEM, under the key ca.crt. By default the
-    public authorities are trusted."""
+    ca_secret: LdapCaSecret | None = None
+    """The authorities that have signed the directory's certificates; by default the public ones are trusted."""
 
-    ca_config_map: LdapObject | None = None
-    """A ConfigMap that holds them under the key ca.crt."""
+    ca_config_map: LdapCaConfigMap | None = None
+    """The same authorities, if a ConfigMap has them."""
 
     start_tls: bool = field(default=True, name="startTLS")
     """Whether connections to ldap:// URIs are encrypted with StartTLS before anything else. With false, whoever is on
