@@ -215,8 +215,9 @@ class Cluster:
         cluster.delete_later()
     """
 
-    def __init__(self, sandbox: Sandbox, namespace: str, name: str) -> None:
-        self.sandbox, self.namespace, self.name = sandbox, namespace, name
+    def __init__(self, sandbox: Sandbox, namespace: str, name: str, *, user: str = "user") -> None:
+        """`user` runs commands on the login pod unless a test says who."""
+        self.sandbox, self.namespace, self.name, self.user = sandbox, namespace, name, user
 
     def create(self, spec: Mapping[str, Any] | None = None, **nodesets: Mapping[str, Any]) -> None:
         """Apply the namespace, the SlurmCluster and NodeSets by name, each with its spec; `clusterRef` is added."""
@@ -266,14 +267,15 @@ class Cluster:
                 f"{what} isn't {condition}={status} after {deadline:.0f} s\n{said.stdout}{said.stderr}"
             )
 
-    def run(self, *command: str, user: str = "user") -> Answer:
+    def run(self, *command: str, user: str = "") -> Answer:
         """Run a command on a login pod, in that user's home."""
+        user = user or self.user
         become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
         words = (*become, "sh", "-c", 'cd && exec "$@"', "sh", *command)
         login = f"deployment/{self.name}-login"
         return self.kubectl("exec", login, "--container=login", "--", *words, check=False)
 
-    def login(self, *command: str, user: str = "user") -> str:
+    def login(self, *command: str, user: str = "") -> str:
         """What a command on a login pod prints; fails where the command does."""
         answer = self.run(*command, user=user)
         assert answer.code == 0, f"{' '.join(command)[:200]}: {answer.stderr}"

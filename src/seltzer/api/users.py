@@ -23,8 +23,8 @@ FULL_NAME_PATTERN = r"^[^:\r\n\t]*\Z"
 FULL_NAME_SAYS = "a colon or the end of a line would end a field of passwd: use one line without colons"
 KEY_PATTERN = r"^[^\r\n]+\Z"
 KEY_SAYS = "a key is one line: write each line of authorized_keys as one item of the list"
-MOST_KEY = 4096
-MOST_KEYS = 16
+MOST_KEY = 2048
+MOST_KEYS = 12
 
 UnixName = Annotated[str, text(NAME_PATTERN, NAME_SAYS, 32)]
 Id = Annotated[int, Meta(ge=LOWEST_ID, le=HIGHEST_ID)]
