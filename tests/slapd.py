@@ -49,24 +49,34 @@ def user(name: str, uid: int, **more: str | int | Sequence[str]) -> Entry:
     return f"uid={name},{PEOPLE}", attributes
 
 
+def group(name: str, gid: int, *members: str) -> Entry:
+    """A group of Unix that names its members."""
+    attributes: Attributes = {"objectClass": "posixGroup", "cn": name, "gidNumber": gid, "memberUid": members}
+    return f"cn={name},{GROUPS}", attributes
+
+
 @dataclass
 class Slapd:
-    """One server. It is started with its entries, and stops with its folder's test."""
+    """One server, of a test that stops it."""
 
     folder: Path
     entries: Iterable[Entry]
     bis: bool = False
     extra_schemas: Sequence[str] = ()
-    ports: tuple[int, int] = field(init=False)
+    host: str = "127.0.0.1"
+    # For ldap and for ldaps; by default any that are free.
+    ports: tuple[int, int] = (0, 0)
+    # What a command begins with that runs where the host's address is.
+    inside: Sequence[str] = ()
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
     def uri(self) -> str:
-        return f"ldap://127.0.0.1:{self.ports[0]}"
+        return f"ldap://{self.host}:{self.ports[0]}"
 
     @property
     def secure_uri(self) -> str:
-        return f"ldaps://127.0.0.1:{self.ports[1]}"
+        return f"ldaps://{self.host}:{self.ports[1]}"
 
     @property
     def authority(self) -> str:
@@ -75,7 +85,7 @@ class Slapd:
     def start(self) -> None:
         authority = Authority(self.folder, "ca")
         authority.create()
-        authority.issue("server", "slapd", hosts=("127.0.0.1",))
+        authority.issue("server", "slapd", hosts=(self.host,))
         # A copy: AppArmor restricts the program at its usual path to the folders of the system's directory.
         program = self.folder / "slapd"
         shutil.copy("/usr/sbin/slapd", program)
@@ -85,11 +95,18 @@ class Slapd:
         (self.folder / "all.ldif").write_text(ldif([*_roots(), *self.entries]))
         load = [str(program), "-T", "add", "-q", "-f", "slapd.conf", "-l", "all.ldif"]
         subprocess.run(load, cwd=self.folder, check=True, capture_output=True)
-        self.ports = free_ports()
+        self.ports = self.ports if any(self.ports) else free_ports()
+        self.run()
+
+    def run(self) -> None:
+        """With the entries that it has, also again after it was stopped."""
         listen = ["-h", f"{self.uri} {self.secure_uri}"]
         log = (self.folder / "log").open("wb")
         self.process = subprocess.Popen(
-            [program, "-d", "0", "-f", "slapd.conf", *listen], cwd=self.folder, stdout=log, stderr=log
+            [*self.inside, str(self.folder / "slapd"), "-d", "0", "-f", "slapd.conf", *listen],
+            cwd=self.folder,
+            stdout=log,
+            stderr=log,
         )
         log.close()
         for port in self.ports:
@@ -99,14 +116,17 @@ class Slapd:
         self.process.kill()
         self.process.wait()
 
+    def change(self, changes: str) -> None:
+        """Change entries, as LDIF describes it, while the server runs."""
+        command = [str(self.folder / "slapd"), "-T", "modify", "-f", "slapd.conf"]
+        done = subprocess.run(command, cwd=self.folder, input=changes, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
     def _wait_for(self, port: int) -> None:
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except ConnectionRefusedError:
-                assert self.process.poll() is None, (self.folder / "log").read_text()
-                time.sleep(0.01)
+        connect = [*self.inside, "bash", "-c", f"</dev/tcp/{self.host}/{port}"]
+        while subprocess.run(connect, stderr=subprocess.DEVNULL, check=False).returncode:
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            time.sleep(0.01)
 
     def _config(self) -> str:
         schemas = ["core", "cosine", *([] if self.bis else ["nis"]), "inetorgperson", *self.extra_schemas]
@@ -149,11 +169,11 @@ def _roots() -> list[Entry]:
     ]
 
 
-def ldif(entries: Iterable[Entry]) -> str:
-    """Entries as slapadd reads them."""
+def ldif(entries: Iterable[Entry], change: str = "") -> str:
+    """Entries as slapadd reads them, or as changes."""
     lines: list[str] = []
     for dn, attributes in entries:
-        lines.append(f"dn: {dn}")
+        lines += [f"dn: {dn}", change] if change else [f"dn: {dn}"]
         for name, values in attributes.items():
             many = [values] if isinstance(values, str | int) else values
             lines += [f"{name}: {value}" for value in many]
