@@ -112,6 +112,7 @@ async def test_a_certificate_for_another_name_is_not_trusted(slapd: Slapd) -> No
 async def test_tls_at_the_port_without_it_says_so(slapd: Slapd) -> None:
     error = await failure(slapd, uris=[f"ldaps://127.0.0.1:{slapd.ports[0]}"])
     assert isinstance(error, Unreachable)
+    assert f"it closed the connection: check that port {slapd.ports[0]} is for ldaps://" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ async def test_a_slapd_that_is_killed_in_the_middle_gives_no_result(tmp_path: Pa
             error = await failure(victim, uris=[uri], start_tls=False, page_size=100)
         assert isinstance(error, Unreachable)
         error = await failure(victim)
-        assert f"{victim.secure_uri} can't be reached" in str(error)
+        assert f"{victim.secure_uri} can't be reached: nothing listens there: check the port" in str(error)
     finally:
         victim.stop()
 

@@ -96,6 +96,8 @@ class Connection:
         if transport is None:
             raise ConnectionResetError("the connection was closed during the handshake")
         protocol.connection_made(transport)
+        # A StreamWriter that nobody holds any more closes its transport, and this one's is below the new one.
+        self._below = self._writer
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
 
     async def pages(self, search: Search, size: int) -> AsyncGenerator[list[Entry]]:
@@ -213,9 +215,18 @@ async def connected(server: Server, tls: ssl.SSLContext | None) -> AsyncIterator
     except socket.gaierror as error:
         raise Unreachable(f"{server.uri} can't be reached: {error.strerror}: check the host name") from error
     except OSError as error:
-        raise Unreachable(f"{server.uri} can't be reached: {error.strerror or error}") from error
+        raise Unreachable(f"{server.uri} can't be reached: {_why(error, server, tls)}") from error
     except ber.Malformed as error:
         raise Unreachable(f"{server.uri} doesn't speak LDAP correctly: {error}: check the port") from error
     finally:
         if connection:
             connection.abort()
+
+
+def _why(error: OSError, server: Server, tls: ssl.SSLContext | None) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there: check the port, and whether the server runs"
+    if tls and isinstance(error, ConnectionError):
+        # A server that isn't prepared for TLS closes the connection, and so does a firewall.
+        return f"it closed the connection: check that port {server.port} is for {server.uri.split(':')[0]}://"
+    return f"{error.strerror or error or type(error).__name__}: check the address and the network"

@@ -86,7 +86,8 @@ async def read(directory: Directory) -> Found:
     searches = directory.search_users(), directory.search_groups()
     servers = [Server.of(uri) for uri in directory.uris]
     needed = directory.start_tls or any(server.tls_first for server in servers)
-    tls = directory.tls() if needed else None
+    # The system's authorities are many: loading them takes a tenth of a second.
+    tls = await asyncio.to_thread(directory.tls) if needed else None
     failures: list[str] = []
     try:
         async with asyncio.timeout(DEADLINE):
