@@ -19,7 +19,7 @@ _MEANINGS: dict[int, tuple[type[DirectoryError], str]] = {
         "results), or narrow the filters or the bases",
     ),
     7: (Misconfigured, "it doesn't accept a DN with a password: it has to allow simple binds over TLS"),
-    8: (Misconfigured, "it wants an encrypted connection: use an ldaps:// URI, or set startTLS to true"),
+    8: (Misconfigured, "it wants a login or encryption: set bindSecret, and use an ldaps:// URI or startTLS"),
     11: (
         Incomplete,
         "its administrative limit cut the answer: raise the limit for the account of bindSecret there, or narrow the "
@@ -33,6 +33,7 @@ _MEANINGS: dict[int, tuple[type[DirectoryError], str]] = {
     50: (Refused, "the account of bindSecret may not read {base}: give it the right to, or bind as another one"),
     51: (Unreachable, "it is busy: no action needed, Seltzer tries again"),
     52: (Unreachable, "it is shutting down or out of service: no action needed, Seltzer tries again"),
+    53: (Refused, "it is unwilling: see what its log says about the account of bindSecret"),
 }
 _REFERRAL = 10
 

@@ -217,6 +217,12 @@ FAULTS: dict[str, tuple[Fault, type[DirectoryError], str]] = {
     "bad DN": (ends(34, "invalid DN"), Misconfigured, f"invalid DN (34): it can't read the DN {PEOPLE}: correct it"),
     "no rights": (ends(50), Refused, f"the account of bindSecret may not read {PEOPLE}"),
     "wants TLS": (ends(13), Misconfigured, "it wants an encrypted connection: use an ldaps:// URI"),
+    "wants a login": (
+        ends(8, "authentication required"),
+        Misconfigured,
+        "it wants a login or encryption: set bindSecret",
+    ),
+    "unwilling": (ends(53), Refused, "it is unwilling: see what its log says"),
     "busy": (ends(51), Unreachable, "it is busy: no action needed"),
     "another result": (ends(80, "oops"), Unreachable, "says: oops (80): no action is known for this"),
     "referral": (
