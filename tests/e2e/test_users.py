@@ -146,10 +146,11 @@ def test_nobody_reads_the_job_script_of_somebody_else(cluster: Cluster) -> None:
     assert "secret" in cluster.login("scontrol", "write", "batch_script", job, "-", user="alice")
     asked = cluster.run("scontrol", "write", "batch_script", job, "-", user="bob")
     assert "secret" not in asked.stdout + asked.stderr
-    spool = cluster.kubectl("exec", "cpu-0", "--", "sh", "-c", "grep -rl secret /var/spool/slurmd").stdout.split()
-    assert spool, "the script is on the node"
-    read = cluster.run("srun", "--nodelist=cpu-0", "--overlap", "cat", *spool, user="bob")
-    assert "secret" not in read.stdout + read.stderr
+    read = ("srun", "--nodelist=cpu-0", "cat", f"/var/spool/slurmd/job{int(job):05}/slurm_script")
+    assert "secret" in cluster.login(read[0], f"--jobid={job}", "--overlap", *read[1:], user="alice")
+    answer = cluster.run(*read, user="bob")
+    assert "Permission denied" in answer.stderr
+    assert "secret" not in answer.stdout
     cluster.login("scancel", job, user="alice")
 
 
@@ -170,6 +171,11 @@ def test_a_change_is_in_every_container_soon_and_restarts_none(cluster: Cluster)
     change(cluster, {"name": "dave", "uid": 2004, "groups": ["team"]})
     until("all know dave", lambda: set(everywhere(cluster, "id", "-nG", "dave").values()) == {"dave team\n"}, PROMISED)
     print(f"\nevery container knew the new user after {time.monotonic() - began:.1f} s")
+    alice = next(each for each in inline(cluster)["users"] if each["name"] == "alice")
+    began = time.monotonic()
+    change(cluster, {**alice, "groups": ["team", "lab"]})
+    until("a job has the new group, too", lambda: "3002(lab)" in cluster.login("srun", "id", user="alice"), 40)
+    print(f"a job of hers had it after {time.monotonic() - began:.1f} s")
     assert lives(cluster) == before
 
 
@@ -200,7 +206,7 @@ def test_nobody_else_gets_the_id_of_a_removed_user(cluster: Cluster) -> None:
     rows = {row.split()[0]: row for row in cluster.seltzer("users", "demo").stdout.splitlines()}
     assert rows["bob"].split()[-1] == "removed"
     assert "refused: uid 2002 belongs to bob" in rows["eve"]
-    assert rows["alice"].split()[:3] == ["alice", "2001", "alice,team"]
+    assert rows["alice"].split()[:3] == ["alice", "2001", "alice,team,lab"]
     change(cluster, without=("eve",))
     until("all is well again", lambda: condition(cluster)["status"] == "True", 30)
 

@@ -62,7 +62,8 @@ class Slurm:
         """As slurmctld does it when it starts. Raises LuaError if slurmctld would complain of the script."""
         kept = journal.keep(_conf({} if site is None else {"job_submit.lua": site}))
         for name, text in kept.files.items():
-            (self.folder / name).write_text(text.replace("/run/slurmctld-state", str(self.folder / "state")))
+            text = text.replace("/run/slurmctld-state", str(self.folder / "state"))
+            (self.folder / name).write_text(text.replace("/var/lib/extrausers", str(self.folder / "users")))
         self._lua = lua51.LuaRuntime(unpack_returned_tuples=True)
         slurm = self._lua.table_from({"SUCCESS": 0, "ERROR": ERROR})
         slurm["log_error"] = lambda words, *values: self.logged.append(words.replace("%s", "{}").format(*values))
@@ -135,6 +136,19 @@ def test_a_job_has_a_line_and_the_lines_key_in_its_environment(slurm: Slurm) -> 
     assert line["key"] == job.environment.SELTZER_JOB
     assert line["options"]["user_id"] == str(USER)
     assert not {"script", "environment"} & line["options"].keys(), "they are in the job's directory"
+
+
+def test_a_removed_user_submits_nothing_and_others_do(slurm: Slurm) -> None:
+    removed = slurm.folder / "users" / "removed"
+    assert slurm.submit() == 0, "without the file everybody may"
+    removed.parent.mkdir()
+    removed.write_text(f"{USER}\n1{USER}\n")
+    assert slurm.submit() == ERROR
+    assert slurm.said == ["you are no longer a user of this cluster: ask its administrator"]
+    assert slurm.submit(uid=USER + 1) == 0
+    removed.write_text(f"1{USER}\n{USER}1\n")
+    assert slurm.submit() == 0, "a number that only begins or ends like it is another"
+    assert len(slurm.lines()) == 3
 
 
 def test_no_key_is_there_twice_whoever_wrote_it(slurm: Slurm) -> None:

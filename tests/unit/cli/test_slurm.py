@@ -21,6 +21,16 @@ from seltzer.kube.config import Config
 Run = Callable[..., list[str]]
 
 
+def test_a_cluster_with_users_of_its_own_wants_to_know_who_it_is() -> None:
+    plain = objects.cluster()
+    named = objects.cluster({"users": {"inline": {"users": [{"name": "alice", "uid": 2001}]}}})
+    assert [slurm.default_user(plain, each) for each in ("srun", "squeue")] == ["user", "user"]
+    assert [slurm.default_user(named, each) for each in ("squeue", "sinfo")] == ["root", "root"]
+    for command in ("srun", "sbatch", "scancel", "scontrol", "sh"):
+        with pytest.raises(SeltzerError, match="--user NAME before the cluster's name"):
+            slurm.default_user(named, command)
+
+
 def cluster(*conditions: Condition, logins: int = 1) -> SlurmCluster:
     status = SlurmClusterStatus(conditions=conditions)
     return objects.cluster({"login": {"replicas": logins}}, namespace="here", status=status)

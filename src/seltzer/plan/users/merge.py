@@ -239,18 +239,15 @@ class _Work:
 
     def _with_members(self) -> tuple[Group, ...]:
         """The groups with all their members, whichever side names the other."""
-        members: dict[str, dict[str, None]] = {
-            name: dict.fromkeys(member for member in group.members if member in self.accounts)
-            for name, group in self.groups.items()
-        }
+        members = {name: self.accounts.keys() & group.members for name, group in self.groups.items()}
         for account in self.accounts.values():
             for name in account.groups:
                 if name in members:
-                    members[name][account.name] = None
+                    members[name].add(account.name)
                 else:
                     why = f"no source has the group {name[:64]!r}: add it, or remove it from {account.name}'s groups"
                     self.refusals.append(Refusal(account.name, self.origins[account.name], why))
-        found = (replace(group, members=tuple(members[name])) for name, group in self.groups.items())
+        found = (replace(group, members=tuple(sorted(members[name]))) for name, group in self.groups.items())
         return tuple(sorted(found, key=lambda each: (each.gid, each.name)))
 
 

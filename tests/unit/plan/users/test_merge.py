@@ -62,7 +62,7 @@ def test_a_user_has_a_group_of_their_own_unless_it_is_said() -> None:
 def test_a_group_and_its_members_may_come_from_either_side() -> None:
     staff = Group("lab", 3002, members=("bob", "stranger"))
     merged = first(inline(replace(ALICE, groups=("lab",))), directory(BOB, groups=(staff,)))
-    assert next(each.members for each in merged.groups if each.name == "lab") == ("bob", "alice")
+    assert next(each.members for each in merged.groups if each.name == "lab") == ("alice", "bob")
 
 
 def test_a_group_that_nobody_knows_costs_only_the_membership() -> None:
@@ -237,7 +237,7 @@ def _source(name: str) -> st.SearchStrategy[Source]:
 STEPS = st.lists(st.tuples(_source("inline"), _source("ldap"), st.booleans()), min_size=1, max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, Source, bool]]) -> None:
     owners: dict[int, str] = {}
@@ -260,14 +260,14 @@ def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, So
         assert (published(again), again.ledger) == (files, ledger)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_source("ldap"), st.sampled_from([Account("Bad", 2005), Account("eve", 5), Account("root", 2006)]))
 def test_an_entry_that_is_refused_affects_no_other(source: Source, bad: Account) -> None:
     with_bad = replace(source, accounts=(bad, *source.accounts))
     assert build.render(first(with_bad)) == build.render(first(source))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(_source("ldap"), _source("ldap"))
 def test_a_failure_after_any_state_keeps_that_state(one: Source, other: Source) -> None:
     before = then(first(one), other)
