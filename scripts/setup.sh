@@ -38,6 +38,7 @@ needs=(
     nsenter:util-linux
     ps:procps
     runc:runc
+    slapd:slapd # used by tests that read a directory
     ssh:openssh-client # used by tests that log in
     tmux:tmux # used by tests that read a terminal
     /etc/ssl/certs/ca-certificates.crt:ca-certificates

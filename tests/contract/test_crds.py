@@ -133,6 +133,26 @@ def test_what_the_structs_write_is_stored_as_it_is(server: Sandbox) -> None:
             },
         },
         "login": {"replicas": 0, "authorizedKeys": ["ssh-ed25519 AAAA me"], "authorizedKeysSecret": {"name": "keys"}},
+        "users": {
+            "ldap": {
+                "uri": ["ldaps://ldap.example.com", "ldap://[::1]:3389"],
+                "baseDN": "dc=example,dc=com",
+                "userBaseDN": "OU=Staff,DC=example,DC=com",
+                "groupBaseDN": "ou=groups,dc=example,dc=com",
+                "bindSecret": {"name": "reader"},
+                "caSecret": {"name": "authority"},
+                "startTLS": False,
+                "schema": "activeDirectory",
+                "userFilter": r"(&(memberOf=cn=hpc,dc=x)(!(cn=a\2ab)))",
+                "groupFilter": "(gidNumber=*)",
+                "attributes": {"userName": "uid", "members": "uniqueMember"},
+                "keyAttribute": "ipaSshPubKey",
+                "shell": "/bin/bash",
+                "interval": "24h",
+                "pageSize": 500,
+                "maxUsers": 200000,
+            }
+        },
         "nodeSets": {"namespaces": ["team-a"]},
         "config": {"slurm.conf": "# ClusterName=x\nPrologFlags=Alloc\n", "job_submit.lua": "return slurm.SUCCESS"},
     }
@@ -142,6 +162,19 @@ def test_what_the_structs_write_is_stored_as_it_is(server: Sandbox) -> None:
     assert spelled_out(cluster.spec) == answer["spec"]
 
 
+BAD_LDAP: list[tuple[dict[str, Any], str]] = [
+    ({"uri": ["http://ldap.example.com"]}, "write it as ldaps://ldap.example.com"),
+    ({"uri": ["ldaps://ldap.example.com/dc=x"]}, "write it as ldaps://ldap.example.com"),
+    ({"uri": []}, "should have at least 1 items"),
+    ({"baseDN": "example.com"}, "write it as ou=people,dc=example,dc=com"),
+    ({"caSecret": {"name": "a"}, "caConfigMap": {"name": "b"}}, "remove caSecret or caConfigMap"),
+    ({"interval": "9s"}, "set interval to between 10s and 24h"),
+    ({"interval": "24h1s"}, "set interval to between 10s and 24h"),
+    ({"userFilter": "uid=ada"}, "write it in parentheses"),
+    ({"keyAttribute": "ssh key"}, "use letters, digits and hyphens"),
+    ({"shell": "bash"}, "write the full path of a program"),
+    ({"schema": "nis"}, 'supported values: "activeDirectory", "rfc2307", "rfc2307bis"'),
+]
 BAD_CLUSTERS: list[tuple[Any, str]] = [
     ({"clusterName": "a;drop"}, "use at most 40 lower-case letters"),
     ({"clusterName": "../x"}, "use at most 40 lower-case letters"),
@@ -183,6 +216,10 @@ BAD_CLUSTERS: list[tuple[Any, str]] = [
     ({"config": {"slurm.conf": "A=1 StateSaveLocation += /tmp"}}, "set spec.controller.storage"),
     ({"config": {"slurm.conf": "\tSlurmctldHost=evil"}}, "always leads to the active slurmctld: remove it"),
     ({"config": {"slurm.conf": 1}}, "must be of type string"),
+    *(
+        ({"users": {"ldap": {"uri": ["ldaps://ldap.example.com"], "baseDN": "dc=example,dc=com", **fields}}}, words)
+        for fields, words in BAD_LDAP
+    ),
 ]
 
 

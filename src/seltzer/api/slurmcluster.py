@@ -8,7 +8,6 @@ Every field here has an effect. These names are reserved for later, so that the 
 - `spec.configFrom`: configuration from ConfigMaps and Secrets in addition to `spec.config`.
 - `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
 - `spec.login.home`: a shared home.
-- `spec.users.ldap`: users from a directory.
 - `spec.suspend`, `spec.timeToLive`: a cluster that is suspended, or ends by itself.
 - `spec.backup`, `spec.upgrade`, `spec.external`: backup and restore, ordered upgrades, daemons outside Kubernetes.
 """

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from .common import ObjectName, Part, Report, Rule, text
+from .ldap import Ldap
 
 LOWEST_ID = 1000
 HIGHEST_ID = 2_147_483_647
@@ -115,10 +116,12 @@ class Users(Part, frozen=True, kw_only=True):
     config_map: UsersConfigMap | None = None
     """Users from a ConfigMap, such as one that another program maintains."""
 
+    ldap: Ldap | None = None
+
     @property
     def named(self) -> bool:
         """Whether a source is named."""
-        return self.inline is not None or self.config_map is not None
+        return self.inline is not None or self.config_map is not None or self.ldap is not None
 
 
 class RefusedUser(Report, frozen=True, kw_only=True):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from seltzer.api.core import ConfigMap
 from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.controllers.ldap_feed import LdapFeed
 from seltzer.controllers.report import now
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
@@ -20,7 +22,7 @@ from seltzer.kube.reflector import Reflector
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.store import Store
 from seltzer.plan.users import listing
-from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, CONFIG_MAP, INLINE, Account, Group, Source
+from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, CONFIG_MAP, INLINE, LDAP, Account, Group, Source
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +121,9 @@ class UserSources:
         if config_map := wanted.config_map:
             where = Key(key.namespace, config_map.name)
             found[CONFIG_MAP] = (where, lambda: ConfigMapFeed(self._client, where, lambda: self._on_change(key)))
+        if ldap := wanted.ldap:
+            changed = partial(self._on_change, key)
+            found[LDAP] = (ldap, lambda: LdapFeed(self._client, key.namespace, ldap, changed))
         return found
 
     def _on_change(self, cluster: Key) -> None:

@@ -20,7 +20,7 @@ CRDS = {manifest["spec"]["names"]["kind"]: manifest for manifest in crd.manifest
 TYPES = {"object", "array", "string", "integer", "boolean"}
 KNOWN = {
     "additionalProperties", "anyOf", "default", "description", "enum", "format", "items", "maxItems", "maxLength",
-    "maxProperties", "maximum", "minLength", "minimum", "pattern", "properties", "required", "type",
+    "maxProperties", "maximum", "minItems", "minLength", "minimum", "pattern", "properties", "required", "type",
     "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
     "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
 }  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from seltzer.api.users import SHELL
 
-INLINE, CONFIG_MAP, BUILT_IN = "inline", "configMap", "built-in"
+INLINE, CONFIG_MAP, LDAP, BUILT_IN = "inline", "configMap", "ldap", "built-in"
 """Names of sources, as in `spec.users`. The built-in source is used while spec.users names none."""
 
 

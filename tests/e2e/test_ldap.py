@@ -1,0 +1,153 @@
+"""Users of a real directory: they appear, change and disappear while jobs run; slapd fails, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.harness import Cluster, Sandbox, until
+from tests.slapd import PEOPLE, Slapd, group, ldif, user
+
+from seltzer_sandbox.run.layout import Layout
+from seltzer_sandbox.run.network import HUB
+from seltzer_sandbox.run.pki import Authority
+from seltzer_sandbox.run.processes import Registry
+
+FILE = Path(__file__).with_name("ldap.yaml")
+# From a change in the directory to the containers: the interval, and ten seconds.
+PROMISED = 20.0
+
+
+@pytest.fixture(scope="module")
+def slapd(installed: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+    """A directory at the usual port of the address that all nodes and pods of the sandbox reach."""
+    hub = Registry(Layout(installed.name).records).get("hub")
+    assert hub
+    people = [user(name, uid, gidNumber=uid) for name, uid in (("ada", 2001), ("bob", 2002), ("dan", 2004))]
+    groups = [group("ada", 2001), group("bob", 2002), group("dan", 2004), group("lab", 3001, "ada", "bob")]
+    folder = tmp_path_factory.mktemp("slapd")
+    inside = ("nsenter", "--target", str(hub.pid), "--net")
+    directory = Slapd(folder, [*people, *groups], host=HUB, ports=(389, 636), inside=inside)
+    directory.start()
+    yield directory
+    directory.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox, slapd: Slapd) -> Iterator[Cluster]:
+    cluster = Cluster(installed, "ldap", "demo", user="ada")
+    cluster.create_from(FILE)
+    trust(cluster, slapd.authority)
+    cluster.wait_ready()
+    until("the users are published", lambda: condition(cluster)["reason"] == "Published", 60)
+    homes = "for uid in 2001:ada 2002:bob 2003:cleo; do install -d -o ${uid%:*} -m 700 /home/${uid#*:}; done"
+    cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", "sh", "-c", homes)
+    yield cluster
+    cluster.delete_later()
+
+
+def trust(cluster: Cluster, authority: str) -> None:
+    data = {"ca.crt": authority}
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "directory-authority"}, "data": data})
+
+
+def set_password(cluster: Cluster, password: str) -> None:
+    cluster.patch("secret", "directory-reader", {"stringData": {"password": password}})
+
+
+def condition(cluster: Cluster) -> dict[str, Any]:
+    found = cluster.get("slurmcluster/demo").get("status", {}).get("conditions", [])
+    return next((dict(each) for each in found if each["type"] == "UsersReady"), {"reason": "", "message": ""})
+
+
+def wait_for(cluster: Cluster, reason: str, words: str = "") -> None:
+    def as_expected() -> bool:
+        found = condition(cluster)
+        assert found["reason"] == reason and words in found["message"], found
+        return True
+
+    until(f"UsersReady has the reason {reason}", as_expected, 60)
+
+
+def names(cluster: Cluster) -> set[str]:
+    """The people who may log in, as the containers of all daemons know; each must know the same."""
+    found = set()
+    for pod, container in (("cpu-0", "slurmd"), ("demo-slurmctld", "slurmctld"), ("demo-login", "login")):
+        where = pod if pod == "cpu-0" else f"deployment/{pod}"
+        ask = ("exec", where, f"--container={container}", "--", "getent", "passwd", "ada", "bob", "cleo", "dan")
+        lines = cluster.kubectl(*ask, check=False).stdout.splitlines()
+        found.add(frozenset(line.split(":")[0] for line in lines if "nologin" not in line))
+    assert len(found) == 1, found
+    return set(found.pop())
+
+
+def dan_has(uid: int) -> str:
+    return f"dn: uid=dan,{PEOPLE}\nchangetype: modify\nreplace: uidNumber\nuidNumber: {uid}\n\n"
+
+
+def lives(cluster: Cluster) -> dict[str, object]:
+    return {
+        name: (pod["metadata"]["uid"], [each["restartCount"] for each in pod["status"]["containerStatuses"]])
+        for name, pod in cluster.pods().items()
+    }
+
+
+def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluster: Cluster, slapd: Slapd) -> None:
+    before = lives(cluster)
+    assert names(cluster) == {"ada", "bob", "dan"}
+    assert cluster.login("srun", "--chdir=/", "id").strip() == "uid=2001(ada) gid=2001(ada) groups=2001(ada),3001(lab)"
+    words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600")
+    job = cluster.login(*words, user="bob").strip()
+    cluster.wait_for_job(job, "RUNNING")
+
+    # Cleo comes, bob goes, and Ada gets another shell. Dan gets another ID, and keeps the one that his files have.
+    slapd.change(
+        f"dn: uid=bob,{PEOPLE}\nchangetype: delete\n\n"
+        f"dn: uid=ada,{PEOPLE}\nchangetype: modify\nreplace: loginShell\nloginShell: /bin/sh\n\n"
+        + dan_has(2999)
+        + ldif([user("cleo", 2003, gidNumber=2003), group("cleo", 2003)], "changetype: add")
+    )
+    until("the containers know of the change", lambda: names(cluster) == {"ada", "cleo", "dan"}, PROMISED)
+    assert cluster.login("srun", "--chdir=/", "id", "-un", user="cleo").strip() == "cleo"
+    assert cluster.login("getent", "passwd", "ada").strip().endswith(":/bin/sh")
+    assert cluster.run(*words, user="bob").code != 0, "bob is nobody any more"
+    assert cluster.jobs()[job] == "RUNNING"
+    wait_for(cluster, "EntriesRefused", "dan has uid 2004, not 2999")
+    assert cluster.login("id", "-u", "dan").strip() == "2004"
+
+    # The directory dies. Everybody stays, and works on.
+    slapd.stop()
+    wait_for(cluster, "SourceFailed", "ldap can't be used since")
+    assert "ldaps://10.90.0.1 can't be reached: nothing listens there" in condition(cluster)["message"]
+    assert names(cluster) == {"ada", "cleo", "dan"}
+    assert cluster.login("srun", "--chdir=/", "id", "-un").strip() == "ada"
+    slapd.change(dan_has(2004))
+    slapd.run()
+    wait_for(cluster, "Published")
+    assert cluster.jobs()[job] == "RUNNING"
+    assert lives(cluster) == before, "no pod was replaced, and no container restarted"
+
+
+def test_a_wrong_password_and_a_strange_certificate_are_named_and_mended_at_once(
+    cluster: Cluster, slapd: Slapd, tmp_path: Path
+) -> None:
+    known = names(cluster)
+    set_password(cluster, "guess")
+    wait_for(cluster, "SourceFailed", "it doesn't accept the DN and password: correct the Secret that bindSecret names")
+    set_password(cluster, "secret")
+    wait_for(cluster, "Published")
+
+    Authority(tmp_path, "ca").create()
+    trust(cluster, (tmp_path / "ca.crt").read_text())
+    wait_for(cluster, "SourceFailed", "ldaps://10.90.0.1 isn't trusted: its certificate isn't signed by an authority")
+    trust(cluster, slapd.authority)
+    wait_for(cluster, "Published")
+
+    # Nobody at all is no answer.
+    cluster.patch("slurmcluster", "demo", {"spec": {"users": {"ldap": {"userFilter": "(uid=nobody-here)"}}}})
+    wait_for(cluster, "SourceFailed", "returned no users below dc=example,dc=com")
+    cluster.patch("slurmcluster", "demo", {"spec": {"users": {"ldap": {"userFilter": None}}}})
+    wait_for(cluster, "Published")
+    assert names(cluster) == known
