@@ -13,7 +13,7 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, pods, quantity
+from . import clients, names, network, pods, quantity, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -115,7 +115,10 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not.
         "shareProcessNamespace": True,
         "containers": [_slurmd(nodeset, cluster, images)],
-        "volumes": [pods.secret_volume("keys", key, 0o400, names.SLURM_KEY)],
+        "volumes": [
+            pods.secret_volume("keys", key, 0o400, names.SLURM_KEY),
+            *(volume for volume, _ in volumes.of_nodeset(nodeset, cluster)),
+        ],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
     built = pods.customised(spec, [nodeset.spec.pod_template], "slurmd", labels=labels)
@@ -150,7 +153,10 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             # To switch to the job's user, to give it its files and output, and to end the job.
             "capabilities": {"drop": ["ALL"], "add": ["CHOWN", "KILL", "SETGID", "SETUID"]},
         },
-        "volumeMounts": [{"name": "keys", "mountPath": "/etc/slurm", "readOnly": True}],
+        "volumeMounts": [
+            {"name": "keys", "mountPath": "/etc/slurm", "readOnly": True},
+            *(mount for _, mount in volumes.of_nodeset(nodeset, cluster)),
+        ],
     }
 
 

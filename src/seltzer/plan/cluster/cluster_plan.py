@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from seltzer.api.core import Deployment, Lease, Node, PersistentVolumeClaim, Pod
 from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
-from seltzer.plan import pod_state, slurm_state
+from seltzer.plan import home, pod_state, slurm_state
 from seltzer.plan.actions import (
     Action,
     Apply,
@@ -94,6 +94,11 @@ class ClusterObservation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
+    # The claim with the home directories, whoever made it, its name, and the pod that has it bound.
+    home: PersistentVolumeClaim | None = None
+    home_name: str = ""
+    binder: Manifest | None = None
+    binders: tuple[Pod, ...] = ()
     # The ConfigMaps that components' pods mount, without the cluster's configuration.
     mounted: tuple[Mounted, ...] = ()
     # The Kubernetes nodes of the controller's pods, as far as they exist.
@@ -139,13 +144,21 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     startable = rolling_out or seen.active is not None
     startable = startable and (trial.passed is True or seen.pod == seen.active_pod)
     actions: list[Action] = [Create(manifest) for manifest in seen.absent]
-    actions += [Apply(manifest) for manifest in seen.drifted if startable or not _is_controller(manifest)]
+    actions += [Apply(manifest) for manifest in seen.drifted if _may_apply(manifest, seen, startable=startable)]
+    actions += home.binding(seen.cluster, seen.home, seen.binders, seen.binder)
     if rolling_out and seen.candidate:
         actions.append(Apply(seen.candidate.config_map))
     actions += _trial_actions(seen, trial)
     actions += _config_syncs(seen)
     actions += _controller_actions(seen)
     return ClusterDecision(tuple(actions), trial, rolling_out)
+
+
+def _may_apply(manifest: Manifest, seen: ClusterObservation, *, startable: bool) -> bool:
+    if _is_controller(manifest):
+        return startable
+    is_home = manifest["kind"] == "PersistentVolumeClaim" and manifest["metadata"]["name"] == seen.home_name
+    return not (is_home and home.is_replaced(seen.cluster, seen.home))
 
 
 def _is_controller(manifest: Manifest) -> bool:
@@ -302,5 +315,9 @@ def _deletion(seen: ClusterObservation) -> list[Action]:
     actions: list[Action] = []
     if seen.cluster.spec.controller.storage.on_delete == "delete" and seen.claim is not None:
         metadata = seen.claim.metadata
+        actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
+    wanted = seen.cluster.spec.home
+    if wanted and not wanted.claim and wanted.on_delete == "delete" and seen.home is not None:
+        metadata = seen.home.metadata
         actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
     return [*actions, SetFinalizer(False)]
