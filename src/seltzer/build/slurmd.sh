@@ -6,6 +6,8 @@ readonly WAIT=22 LIVED=/dev/shm/seltzer.slurmd-lived
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
+# Jobs have slurmd's limits. RDMA needs all the locked memory that the container may have.
+ulimit -S -l "$(ulimit -H -l)" 2>/dev/null
 
 job_runs() {
     local file name

@@ -111,7 +111,7 @@ class ClusterController:
         home_name = names.home_claim(cluster)
         home_claim = caches.all_claims.get(Key(key.namespace, home_name)) if home_name else None
         # What the pods are built from.
-        built = home.mountable(cluster, home_claim)
+        built = home.mountable(cluster, home_claim, time.time())
         candidate, refusal = self._candidate(built, active.data if active else {})
         drifted: tuple[Manifest, ...] = ()
         binder = None

@@ -45,6 +45,7 @@ from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
+from seltzer.plan.wakeup import Wakeup
 
 
 class NodeSetController:
@@ -107,6 +108,8 @@ class NodeSetController:
             and await connection.fresh() is not None
         )
         wakeups = next_pass.wakeups(decision, done.done, unfinished=done.unfinished, read_back=read_back)
+        if waits := self._awaits_home(nodeset):
+            wakeups = (*wakeups, waits)
         # A pass that goes on with the rest of this one doesn't wait for the cool-down of an expensive pass.
         return outcome(key, wakeups, 0.0 if done.unfinished else cost)
 
@@ -160,8 +163,15 @@ class NodeSetController:
         cluster = self._caches.clusters.get(cluster_key(nodeset))
         if cluster is None:
             return None
-        claim = self._caches.all_claims.get(Key(cluster.metadata.namespace, names.home_claim(cluster)))
-        return home.mountable_by(nodeset, self._home_claim(nodeset)), home.mountable(cluster, claim)
+        claim = self._cluster_claim(cluster)
+        return home.mountable_by(nodeset, self._home_claim(nodeset)), home.mountable(cluster, claim, time.time())
+
+    def _awaits_home(self, nodeset: NodeSet) -> Wakeup | None:
+        cluster = self._caches.clusters.get(cluster_key(nodeset))
+        return home.awaited(cluster, self._cluster_claim(cluster), time.time()) if cluster else None
+
+    def _cluster_claim(self, cluster: SlurmCluster) -> PersistentVolumeClaim | None:
+        return self._caches.all_claims.get(Key(cluster.metadata.namespace, names.home_claim(cluster)))
 
     def _home_claim(self, nodeset: NodeSet) -> PersistentVolumeClaim | None:
         """The claim that the NodeSet itself names."""

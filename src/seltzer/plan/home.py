@@ -2,12 +2,14 @@
 
 A pod that mounts a volume which doesn't exist never starts. No pod but the binder therefore mounts the home directories
 before their claim is bound: a cluster without a suitable storage class works, without them. Once bound they stay
-mounted, whatever becomes of the volume.
+mounted, whatever becomes of the volume. The pods of a new cluster wait for the claim a little: most are bound in a few
+seconds, and without that every new cluster would make its pods twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -17,9 +19,11 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.plan import pod_state
 from seltzer.plan.actions import Action, Create, Delete, Manifest
 from seltzer.plan.conditions import Finding
+from seltzer.plan.wakeup import Wakeup
 
 HOME_READY = "HomeReady"
 _SHARED = "ReadWriteMany"
+_PATIENCE = 20.0
 
 
 def is_bound(claim: PersistentVolumeClaim | None) -> bool:
@@ -27,9 +31,18 @@ def is_bound(claim: PersistentVolumeClaim | None) -> bool:
     return claim is not None and claim.status.phase not in ("", "Pending")
 
 
-def mountable(cluster: SlurmCluster, claim: PersistentVolumeClaim | None) -> SlurmCluster:
+def awaited(cluster: SlurmCluster, claim: PersistentVolumeClaim | None, now: float) -> Wakeup | None:
+    """Whether a new cluster's pods wait for the claim."""
+    created = cluster.metadata.creation_timestamp
+    if cluster.spec.home is None or is_bound(claim) or created is None:
+        return None
+    left = datetime.fromisoformat(created).timestamp() + _PATIENCE - now
+    return Wakeup("a new cluster waits for its home directories", left + 1.0) if 0 < left <= _PATIENCE else None
+
+
+def mountable(cluster: SlurmCluster, claim: PersistentVolumeClaim | None, now: float) -> SlurmCluster:
     """The cluster as its pods are built: without home directories while their claim isn't bound."""
-    if cluster.spec.home is None or is_bound(claim):
+    if cluster.spec.home is None or is_bound(claim) or awaited(cluster, claim, now):
         return cluster
     return msgspec.structs.replace(cluster, spec=msgspec.structs.replace(cluster.spec, home=None))
 
@@ -73,10 +86,12 @@ def binding(
     return actions
 
 
-def of_cluster(cluster: SlurmCluster, claim: PersistentVolumeClaim | None, name: str) -> Finding | None:
+def of_cluster(cluster: SlurmCluster, claim: PersistentVolumeClaim | None, name: str, now: float) -> Finding | None:
     """The condition of a cluster's home directories, in the claim of that name; None if the spec asks for none."""
     if cluster.spec.home is None:
         return None
+    if awaited(cluster, claim, now):
+        return Finding(HOME_READY, "Unknown", "Binding", f"claim {name} is about to get its volume")
     ours = not cluster.spec.home.claim
     if claim is None and ours:
         return _no("Starting", f"the claim {name} is about to be created")

@@ -42,6 +42,8 @@ AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin no
+PrintMotd no
+PrintLastLog no
 AuthorizedKeysFile {_CONFIG}/authorized_keys {_MORE_KEYS}/authorized_keys
 AllowAgentForwarding yes
 AllowTcpForwarding yes

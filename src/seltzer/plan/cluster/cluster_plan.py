@@ -269,6 +269,8 @@ def wakeups(seen: ClusterObservation) -> tuple[Wakeup, ...]:
     found = []
     if any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ())):
         found.append(Wakeup("a controller's pod is on a Kubernetes node that may be dead", 1.0))
+    if waits := home.awaited(seen.cluster, seen.home, seen.now):
+        found.append(waits)
     if deleted(seen.cluster) and obstacle(seen):
         # If Slurm stays silent, a deleted cluster stops waiting after some minutes.
         found.append(Wakeup("a deleted cluster waits for its nodes", 5.0))

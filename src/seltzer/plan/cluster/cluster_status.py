@@ -36,7 +36,7 @@ def status(
     findings = [_ready(seen, components, config), *components, config]
     findings += [controller_status.state_safe(seen), _reconciled(failures)]
     findings += [standby] if standby else []
-    home_ready = home.of_cluster(cluster, seen.home, seen.home_name)
+    home_ready = home.of_cluster(cluster, seen.home, seen.home_name, seen.now)
     findings += [home_ready] if home_ready else []
     lease = seen.lease
     annotations = lease.metadata.annotations if lease else {}
