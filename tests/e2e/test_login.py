@@ -131,8 +131,8 @@ class Ssh:
 
 
 def _answer(line: list[str], stdin: str = "") -> Answer:
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, input=stdin, check=False)
-    return Answer(done.returncode, done.stdout, done.stderr)
+    done = subprocess.run(line, capture_output=True, timeout=60, input=stdin.encode(), check=False)
+    return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 @pytest.fixture(scope="module")

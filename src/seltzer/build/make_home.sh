@@ -77,9 +77,16 @@ case $(stat -c %u:%a /home) in
 esac
 why=$(sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1)
 check
-why=$(setpriv --reuid="$uid" --regid="$gid" --init-groups -- sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1) || :
-check
+# Only where root may not: a volume that is full or read-only is so for everybody.
+case $why in
+*denied* | *permitted* | *nobody*)
+    setpriv --reuid="$uid" --regid="$gid" --init-groups -- sh -c "$MAKE" make "$home" "$uid" "$gid" >/dev/null 2>&1
+    check
+    advice="Your administrator can make it: it has to belong to user ID $uid; or have the file server let users make theirs,"
+    advice="$advice with 'chmod 1777' on the directory that is /home here."
+    ;;
+*) advice="Your administrator has to repair the volume with the home directories." ;;
+esac
 why=$(printf %s "$why" | tail -n 1)
-echo "You have no home directory: $home can't be made (${why##*: }). Your administrator can make it: it has to belong to" \
-    "user ID $uid; or have the file server let users make theirs, with 'chmod 1777' on the directory that is /home here."
+echo "You have no home directory: $home can't be made (${why##*: }). $advice"
 exit 0

@@ -34,6 +34,7 @@ metadata:
 spec: {{}}  # is a working cluster; to say more, write lines such as these in place of the braces
 #  login:
 #    authorizedKeys: ["ssh-ed25519 AAAA... me@example"]  # who may log in with ssh
+#  home: {{size: 100Gi}}  # one /home for the login pod and all nodes; needs a storage class for ReadWriteMany volumes
 #  config:
 #    slurm.conf: |  # on top of Seltzer's; other files such as gres.conf too
 #      SchedulerParameters=bf_continue
