@@ -82,7 +82,8 @@ def manifests() -> list[dict[str, Any]]:
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}},
-        _seltzer_object("SlurmCluster", CLUSTER, {"users": {"inline": _users()}}),
+        # Files are the same on the login pod and on all nodes.
+        _seltzer_object("SlurmCluster", CLUSTER, {"users": {"inline": _users()}, "home": {"size": "1Gi"}}),
         *(_seltzer_object("NodeSet", name, _nodeset(memory)) for name, memory in NODESETS.items()),
     ]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,16 +65,43 @@ class Ssh:
     def __init__(self, cluster: Cluster, keys: Keys, folder: Path) -> None:
         self._cluster, self._keys = cluster, keys
         self._known = folder / "known_hosts"
+        self._agent = ""
 
     def know(self, line: str) -> None:
         """Trust this host key from now on, whatever address it comes from."""
         self._known.write_text(f"* {line}\n")
 
-    def from_here(self, who: str, *command: str, user: str = "user", options: tuple[str, ...] = ()) -> Answer:
+    def from_here(
+        self, who: str, *command: str, user: str = "user", options: tuple[str, ...] = (), stdin: str = ""
+    ) -> Answer:
         """Through a forwarded port."""
         with self._cluster.sandbox.forward(f"service/{SERVICE}", 22, SPACE) as address:
             host, _, port = address.rpartition(":")
-            return self._run(who, user, (f"-p{port}", *options), host, command)
+            return self._run(who, user, (f"-p{port}", *options), host, command, stdin)
+
+    def copy(self, who: str, *words: str) -> Answer:
+        """scp with these words, in which HOST is the login pod."""
+        with self._cluster.sandbox.forward(f"service/{SERVICE}", 22, SPACE) as address:
+            host, _, port = address.rpartition(":")
+            line = ["scp", "-q", "-F", "none", *self._settings(who), f"-P{port}"]
+            return _answer([*line, *(word.replace("HOST", host) for word in words)])
+
+    @contextmanager
+    def agent(self, who: str) -> Iterator[None]:
+        """ssh's agent, with that key."""
+        with tempfile.TemporaryDirectory() as folder:
+            socket = f"{folder}/agent"
+            agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+            try:
+                self._agent = socket
+                add = ["ssh-add", "-q", str(self._keys.private(who))]
+                env = {**os.environ, "SSH_AUTH_SOCK": socket}
+                until("the agent answers", lambda: subprocess.run(add, env=env, check=False).returncode == 0, 10)
+                yield
+            finally:
+                self._agent = ""
+                agent.terminate()
+                agent.wait(10)
 
     def from_a_pod(self, who: str, *command: str, user: str = "user") -> Answer:
         """Over a connection that a pod makes to the Service, by its name."""
@@ -80,11 +110,16 @@ class Ssh:
         proxy = f"{kubectl} -n {SPACE} exec -i elsewhere -- bash -c '{relay}'"
         return self._run(who, user, (f"-oProxyCommand={proxy}",), SERVICE, command)
 
-    def _run(self, who: str, user: str, options: tuple[str, ...], host: str, command: tuple[str, ...]) -> Answer:
+    def _run(
+        self, who: str, user: str, options: tuple[str, ...], host: str, command: tuple[str, ...], stdin: str = ""
+    ) -> Answer:
+        return _answer(["ssh", "-F", "none", *self._settings(who), *options, f"{user}@{host}", *command], stdin)
+
+    def _settings(self, who: str) -> list[str]:
         settings = {
             "BatchMode": "yes",
             "IdentitiesOnly": "yes",
-            "IdentityAgent": "none",
+            "IdentityAgent": self._agent or "none",
             "UserKnownHostsFile": str(self._known),
             "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes",
@@ -92,9 +127,12 @@ class Ssh:
             "ConnectTimeout": "20",
         }
         words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-        line = ["ssh", "-F", "none", *words, *options, "-i", str(self._keys.private(who)), f"{user}@{host}", *command]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60, input="", check=False)
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return [*words, "-i", str(self._keys.private(who))]
+
+
+def _answer(line: list[str], stdin: str = "") -> Answer:
+    done = subprocess.run(line, capture_output=True, timeout=60, input=stdin.encode(), check=False)
+    return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +192,71 @@ def test_who_fails_locks_nobody_else_out_of_the_same_address(ssh: Ssh) -> None:
     assert ssh.from_here("ada", "whoami").stdout == "user\n"
 
 
+def test_a_person_is_greeted_with_the_state_of_the_cluster(ssh: Ssh) -> None:
+    said = ssh.from_here("ada", options=("-tt",), stdin="exit\n").stdout
+    assert "demo: 1 of 1 nodes idle." in said
+    assert "Debian" not in said
+
+
+def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> None:
+    """scp, sftp, rsync; rsync goes from the pod to itself by ssh, with the agent of the person."""
+    (tmp_path / "data").write_text("1\n")
+    assert ssh.copy("ada", str(tmp_path / "data"), "user@HOST:/tmp/data").code == 0
+    assert ssh.copy("ada", "-O", "-r", "user@HOST:/tmp/data", str(tmp_path / "back")).code == 0, "as old clients do"
+    assert (tmp_path / "back").read_text() == "1\n"
+    script = (
+        "set -e; ssh-add -l; options='-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR';"
+        'rsync -e "ssh $options" /tmp/data localhost:/tmp/there; cat /tmp/there;'
+        "tmux new-session -d 'sleep 60'; tmux list-sessions | wc -l; tmux kill-server;"
+        "for tool in python3 vim nano less git curl htop file seltzer-none; do command -v $tool || echo none; done;"
+        "man -w sbatch slurm.conf; bash -lc 'type -t module'"
+    )
+    with ssh.agent("ada"):
+        answer = ssh.from_here("ada", script, options=("-A",))
+    assert answer.code == 0, answer.stderr
+    lines = answer.stdout.splitlines()
+    assert "ED25519" in lines[0]
+    assert lines[1:3] == ["1", "1"]
+    assert lines.count("none") == 1
+    assert lines[-3:] == ["/usr/share/man/man1/sbatch.1.gz", "/usr/share/man/man5/slurm.conf.5.gz", "function"]
+
+
+def test_a_port_on_a_node_is_forwarded(cluster: Cluster, ssh: Ssh) -> None:
+    """As for a notebook that runs in a job; here sshd's own port answers."""
+    said = ssh.from_here("ada", options=("-W", "127.0.0.1:22"), stdin="SSH-2.0-nobody\n").stdout
+    assert said.startswith("SSH-2.0-OpenSSH")
+
+
+def test_seltzer_ssh_and_cp_need_neither_an_address_nor_an_answer(cluster: Cluster, keys: Keys, tmp_path: Path) -> None:
+    identity = ("-i", str(keys.private("ada")), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-q")
+    answer = cluster.seltzer("ssh", "demo", "user", *identity, "--", "id -un; exit 7", check=False)
+    assert (answer.code, answer.stdout) == (7, "user\n"), answer.stderr
+    (tmp_path / "one").write_text("1\n")
+    cluster.seltzer("cp", *identity, str(tmp_path / "one"), "demo:/tmp/one")
+    cluster.seltzer("cp", *identity, "user@demo:/tmp/one", str(tmp_path / "two"))
+    assert (tmp_path / "two").read_text() == "1\n"
+    entry = cluster.seltzer("ssh", "--print", "demo").stdout
+    assert host_key(cluster).rpartition(" ")[0] in entry or host_key(cluster) in entry
+    assert "names a cluster" in cluster.seltzer("cp", "here", "there", check=False).stderr
+
+
+def test_users_have_a_crontab_and_use_a_reservation(cluster: Cluster) -> None:
+    cluster.login("sh", "-c", "echo '0 0 1 1 * true' | scrontab -")
+    assert "0 0 1 1 * true" in cluster.login("scrontab", "-l")
+    cluster.login("scrontab", "-r")
+    reservation = (
+        "reservation=class",
+        "users=user",
+        "nodes=cpu-0",
+        "starttime=now",
+        "duration=60",
+        "flags=ignore_jobs",
+    )
+    cluster.login("scontrol", "create", *reservation, user="root")
+    assert cluster.login("srun", "--reservation=class", "hostname") == "cpu-0\n"
+    cluster.login("scontrol", "delete", "reservation=class", user="root")
+
+
 def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: Ssh, keys: Keys) -> None:
     before = cluster.pods()
     cluster.apply(secret(keys.public("barbara")))
@@ -164,6 +267,22 @@ def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: 
     assert "Permission denied" in ssh.from_here("grace", "true").stderr
     logins = {name for name in cluster.pods() if "login" in name}
     assert logins == {name for name in before if "login" in name}
+
+
+def test_a_pod_that_is_replaced_waits_for_a_session_in_which_slurm_still_answers(cluster: Cluster, ssh: Ssh) -> None:
+    (old,) = (name for name in cluster.pods() if "login" in name)
+    script = "touch /tmp/in; until [ -e /tmp/go ]; do sleep 0.2; done; srun hostname"
+    with ThreadPoolExecutor(1) as side:
+        session = side.submit(ssh.from_a_pod, "edsger", script)
+        inside = ("exec", old, "--container=login", "--")
+        until("the session is there", lambda: cluster.kubectl(*inside, "test", "-e", "/tmp/in", check=False).code == 0)
+        cluster.sandbox.kubectl("--namespace", SPACE, "delete", "pod", old, "--wait=false")
+        until("another pod is there", lambda: {name for name in cluster.pods() if "login" in name} - {old})
+        cluster.wait("deployment/demo-login", "Available")
+        cluster.kubectl(*inside, "touch", "/tmp/go")
+        answer = session.result(60)
+    assert (answer.code, answer.stdout) == (0, "cpu-0\n"), answer.stderr
+    until("it goes when nobody is left", lambda: not cluster.get(f"pod/{old}"), 60)
 
 
 def test_the_host_key_outlives_the_pod(cluster: Cluster, ssh: Ssh) -> None:

@@ -138,6 +138,14 @@ class Deployment(View, frozen=True, kw_only=True):
     status: DeploymentStatus = DeploymentStatus()
 
 
+class ClaimSpec(View, frozen=True, kw_only=True):
+    """What was claimed, and the volume that it got."""
+
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    volume_name: str = ""
+
+
 class ClaimStatus(View, frozen=True, kw_only=True):
     """Pending, Bound or Lost."""
 
@@ -148,6 +156,7 @@ class PersistentVolumeClaim(View, frozen=True, kw_only=True):
     """A claim for a volume."""
 
     metadata: ObjectMeta
+    spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
 

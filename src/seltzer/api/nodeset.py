@@ -34,6 +34,7 @@ from .common import (
     text,
 )
 from .core import ObjectMeta
+from .volumes import MOUNTS_RULE, Mounts, NodeSetHome
 
 Feature = Annotated[
     str,
@@ -153,6 +154,8 @@ class Update(Part, frozen=True, kw_only=True):
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """The desired state of the pool."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (MOUNTS_RULE,)
+
     cluster_ref: ClusterRef
     """The cluster that the nodes belong to. Immutable."""
 
@@ -176,6 +179,14 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     """Slurm's weight of the nodes: all else being equal, jobs go to the nodes with the lowest weight."""
 
     partition: Partition = Partition()
+
+    home: NodeSetHome | None = None
+    """The home directories; by default those of the cluster. A NodeSet in another namespace than its cluster needs a
+    claim of its own, since claims can't be used across namespaces."""
+
+    mounts: Mounts = ()
+    """More volumes for the nodes, beside the cluster's spec.mounts. One with the same name or path replaces the
+    cluster's."""
 
     drain: Drain = Drain()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, inspect
 
-from . import common, config, docs, nodeset, schema, slurmcluster
+from . import common, config, docs, nodeset, schema, slurmcluster, volumes
 from .common import API_VERSION, Rule
 
 _HEAD: Final = f"""\
@@ -53,6 +53,9 @@ _WORDS: Final = (
     _Word("partition name", nodeset.PartitionName),
     _Word("partition options", nodeset.PartitionOptions),
     _Word("number or percent", nodeset.MaxUnavailable, "A number, or percent such as 25%."),
+    _Word("volume name", volumes.VolumeName),
+    _Word("mount path", volumes.MountPath),
+    _Word("sub-path", volumes.SubPath),
     _Word("file", config.ConfigFile, "The text of a file, at most 131072 characters."),
 )
 

@@ -7,7 +7,6 @@ Every field here has an effect. These names are reserved for later, so that the 
 - `spec.controller.storage.claim`: an existing claim.
 - `spec.configFrom`: configuration from ConfigMaps and Secrets in addition to `spec.config`.
 - `spec.rest.proxy`: slurmrestd behind an authenticating proxy.
-- `spec.login.home`: a shared home.
 - `spec.suspend`, `spec.timeToLive`: a cluster that is suspended, or ends by itself.
 - `spec.backup`, `spec.upgrade`, `spec.external`: backup and restore, ordered upgrades, daemons outside Kubernetes.
 """
@@ -38,6 +37,7 @@ from .config import CONFIG_RULES, ConfigFile
 from .core import ObjectMeta
 from .status import JobCounts, SlurmClusterStatus
 from .users import Users
+from .volumes import MOUNTS_RULE, Home, Mounts
 
 __all__ = ["JobCounts", "SlurmCluster", "SlurmClusterSpec", "SlurmClusterStatus"]
 
@@ -192,6 +192,10 @@ class Login(Part, frozen=True, kw_only=True):
 
     service: Service = Service()
 
+    session_timeout: Duration = "10m"
+    """How long a login pod that is replaced or deleted waits for people to log out, such as 30m or 8h. They see a
+    message. A pod on which nobody is logged in goes at once."""
+
     resources: Resources = Resources()
     """CPU and memory of the login container."""
 
@@ -209,7 +213,7 @@ class NodeSetAccess(Part, frozen=True, kw_only=True):
 class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     """The desired state of the cluster. An empty spec is a working cluster."""
 
-    rules: ClassVar[tuple[Rule, ...]] = CONFIG_RULES
+    rules: ClassVar[tuple[Rule, ...]] = (*CONFIG_RULES, MOUNTS_RULE)
 
     cluster_name: ClusterName | None = None
     """Slurm's name of the cluster, in accounting and on the command line; by default metadata.name. Immutable."""
@@ -221,6 +225,15 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     login: Login = Login()
 
     users: Users = Users()
+
+    home: Home | None = None
+    """A shared volume with people's home directories, mounted at /home on the login pods and all nodes; {} creates one.
+    Without it a home directory is on the pod alone, and ends with it. While its volume is missing, the condition
+    HomeReady says why, and the cluster runs without."""
+
+    mounts: Mounts = ()
+    """More volumes for the login pods and all nodes, such as scratch space and datasets. NodeSets in other namespaces
+    get those of them that need no claim; see the NodeSet's own mounts."""
 
     node_sets: NodeSetAccess = NodeSetAccess()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import names, network, node_names
+from . import names, network, node_names, volumes
 from . import trial as trials
 from .components import slurmctld
 from .components.base import Component
@@ -30,6 +30,16 @@ def applied(cluster: SlurmCluster, images: Images, nodesets: Sequence[NodeSet] =
 def created_once(cluster: SlurmCluster) -> list[Manifest]:
     """Objects that are created if they are missing and never changed, such as the Lease that the guard updates."""
     return [manifest for component in COMPONENTS for manifest in component.created_once(cluster)]
+
+
+def home(cluster: SlurmCluster) -> list[Manifest]:
+    """The claim for the home directories, if we create one: kept like the objects of `applied`."""
+    return volumes.home(cluster)
+
+
+def home_binder(cluster: SlurmCluster, images: Images) -> Manifest:
+    """The pod that has the claim for the home directories bound."""
+    return volumes.binder(cluster, images)
 
 
 def keys(cluster: SlurmCluster, slurm_key: bytes, jwt_key: bytes) -> Manifest:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources as files
 
 from seltzer.api.common import PodTemplate
 from seltzer.api.nodeset import NodeSet
@@ -29,6 +30,10 @@ _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
 # Lists of flags. The user's flags are added to ours.
 _JOINED = frozenset({"debugflags", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
+
+# Slurm runs all of them, ours first.
+_REPEATED = frozenset({"prolog"})
+_HOME_PROLOG = "seltzer-home"
 
 # On a reconfigure slurmctld executes itself again and reads everything (tried with MaxNodeCount, GresTypes,
 # SelectTypeParameters, SchedulerType …), but it keeps its listening sockets and its authentication.
@@ -83,8 +88,11 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     user = userconf.read(cluster.spec.config)
     if cluster.spec.controller.keep_jobs:
         user = journal.keep(user)
+    homes = _home_files(cluster)
+    # Without a path slurmctld sends the file to the nodes: any image can be a node.
+    prologs = [("Prolog", name) for name in homes]
     lines = [
-        *_settings([*identity(cluster), *_defaults()], user.settings),
+        *_settings([*identity(cluster), *_defaults(), *prologs], user.settings),
         *user.definitions,
         *partitions.sets(nodesets),
         # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
@@ -94,14 +102,14 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
     except conf.ConfError as error:
         raise ConfigRefused(f"{error}") from None
-    files = {**_CGROUP, **user.files, MAIN: text}
-    size = sum(len(name) + len(content.encode()) for name, content in files.items())
+    all_files = {**_CGROUP, **user.files, **homes, MAIN: text}
+    size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")
-    digest = _digest(files)
+    digest = _digest(all_files)
     values = {key: found for key, found in _restart_values(text).items() if found is not None}
     return Rendered(
-        files={**files, DIGEST: digest, RESTART: _digest(values)},
+        files={**all_files, DIGEST: digest, RESTART: _digest(values)},
         digest=digest,
         trusted=_trusted(cluster, nodesets),
     )
@@ -146,9 +154,17 @@ def _defaults() -> list[Pair]:
         ("DebugFlags", "HetJob"),
         # Accounting can miss jobs that are purged sooner.
         ("MinJobAge", "300"),
+        # A job gets the limits of its node. Those of the shell that submits it are the login pod's.
+        ("PropagateResourceLimits", "NONE"),
+        ("ScronParameters", "enable"),
         # Jobs survive a short network outage, and those on a dead node don't wait long.
         ("SlurmdTimeout", "120"),
     ]
+
+
+def _home_files(cluster: SlurmCluster) -> dict[str, str]:
+    """The Prolog that makes the home directory of a job's user."""
+    return {_HOME_PROLOG: files.files(__package__).joinpath("make_home.sh").read_text()} if cluster.spec.home else {}
 
 
 def _settings(ours: Sequence[Pair], users: Mapping[str, Pair]) -> list[Line]:
@@ -156,7 +172,7 @@ def _settings(ours: Sequence[Pair], users: Mapping[str, Pair]) -> list[Line]:
     remaining = dict(users)
     kept: list[Pair] = []
     for key, value in ours:
-        if key.lower() not in remaining:
+        if key.lower() not in remaining or key.lower() in _REPEATED:
             kept.append((key, value))
         elif key.lower() in _JOINED:
             flags = [flag.strip() for flag in f"{value},{remaining.pop(key.lower())[1]}".split(",")]

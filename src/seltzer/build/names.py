@@ -82,6 +82,17 @@ def config(cluster: SlurmCluster) -> str:
     return f"{cluster.metadata.name}-config"
 
 
+def home(cluster: SlurmCluster) -> str:
+    """The claim with the home directories that we create, and the pod that has it bound."""
+    return f"{cluster.metadata.name}-home"
+
+
+def home_claim(cluster: SlurmCluster) -> str:
+    """The claim with the home directories, ours or the user's; empty if the spec asks for none."""
+    wanted = cluster.spec.home
+    return (wanted.claim or home(cluster)) if wanted else ""
+
+
 def trial(cluster: SlurmCluster, trial_id: str) -> str:
     """ConfigMap and Pod of a trial."""
     return f"{cluster.metadata.name}-trial-{trial_id[:10]}"

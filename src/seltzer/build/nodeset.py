@@ -14,7 +14,7 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, node_names, pods, quantity, users
+from . import clients, names, network, node_names, pods, quantity, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -144,6 +144,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
             pods.secret_volume("keys", key, 0o400, names.SLURM_KEY),
             users.volume(*users_in(nodeset, cluster)),
             {"name": "shm", "emptyDir": dict(_SHM)},
+            *(volume for volume, _ in volumes.of_nodeset(nodeset, cluster)),
         ],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
@@ -152,8 +153,8 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         _sized(container, nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
     ]
-    volumes = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
-    spec = node_names.searched({**built["spec"], "containers": containers, "volumes": volumes}, cluster, images)
+    shared = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
+    spec = node_names.searched({**built["spec"], "containers": containers, "volumes": shared}, cluster, images)
     return {**built, "spec": spec}
 
 
@@ -200,6 +201,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             users.mount(),
             # For the ranks of MPI programs; containers have 64 MiB by default.
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+            *(mount for _, mount in volumes.of_nodeset(nodeset, cluster)),
         ],
     }
 

@@ -8,6 +8,8 @@ readonly LIBRARY=/usr/lib/seltzer/slurmd.so
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
+# Jobs have slurmd's limits. RDMA needs all the locked memory that the container may have.
+ulimit -S -l "$(ulimit -H -l)" 2>/dev/null
 
 # Volumes have no sticky bit: users could remove each other's shared memory, and the file above.
 chmod 1777 /dev/shm 2>/dev/null

@@ -40,6 +40,7 @@ spec: {{}}  # is a working cluster; to say more, write lines such as these in pl
 #        - {{name: alice, uid: 2001, groups: [team], authorizedKeys: ["ssh-ed25519 AAAA... alice@example"]}}
 #      groups:
 #        - {{name: team, gid: 3001}}
+#  home: {{size: 100Gi}}  # one /home for the login pod and all nodes; needs a storage class for ReadWriteMany volumes
 #  config:
 #    slurm.conf: |  # on top of Seltzer's; other files such as gres.conf too
 #      SchedulerParameters=bf_continue

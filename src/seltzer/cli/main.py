@@ -41,6 +41,8 @@ _VERBS = (
     ("Clusters", "failover:failover", "Move slurmctld to another pod."),
     ("Clusters", "debug:debug", "Hold slurmctld down for debugging, or release it."),
     ("Slurm", "slurm:shell", "Open a shell on a login pod."),
+    ("Slurm", "ssh:ssh", "Log in to a login pod with ssh."),
+    ("Slurm", "ssh:cp", "Copy files to a login pod or from it."),
     ("Slurm", "slurm:srun", "Run a job and wait for it."),
     ("Slurm", "slurm:sbatch", "Submit a batch script."),
     ("Slurm", "slurm:squeue", "List jobs."),
@@ -51,7 +53,7 @@ _VERBS = (
     ("This machine", "sandbox", "A real multi-node Kubernetes on this machine."),
     ("This machine", "completion:completion", "Print the completion script for a shell."),
 )
-_PASSED_ON = ("shell", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
+_PASSED_ON = ("shell", "ssh", "cp", "srun", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
 _GLOBAL = ("-n", "--namespace", "--context")
 
 
@@ -120,7 +122,8 @@ def arrange(words: list[str]) -> list[str]:
     if words[:1] and words[0] in _PASSED_ON:
         from seltzer.cli import slurm
 
-        return [words[0], *slurm.hand_over(words[1:])]
+        # The cluster is somewhere in cp's words.
+        return [words[0], *slurm.hand_over(words[1:], named=words[0] != "cp")]
     return words
 
 

@@ -26,11 +26,14 @@ Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", 
 
 # These change nothing, whoever runs them.
 _READING = ("squeue", "sinfo")
-_OURS = ("--namespace", "-n", "--context", "--user")
+_OURS = ("--namespace", "-n", "--context", "--user", "--print")
+_OURS_BARE = ("--print",)
 
 # $0 is the user. setpriv, unlike su, stays in the terminal's session: Ctrl-C and job control work.
-_BECOME = """\
+# A home directory that must not be used ends it; the script says why.
+_BECOME = f"""\
 id "$0" >/dev/null || exit
+test ! -e {login.MAKE_HOME} || sh {login.MAKE_HOME} "$0" >&2 || exit
 exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- \
     sh -c 'cd 2>/dev/null || cd /; exec "$@"' sh "$@"
 """
@@ -163,10 +166,11 @@ def shell(
     _run_command(list(words) or login_shell, name, user, namespace, context)
 
 
-def hand_over(words: Sequence[str]) -> list[str]:
+def hand_over(words: Sequence[str], *, named: bool = True) -> list[str]:
     """The words of one of these verbs, with a `--` after the cluster's name, where the command's own words begin.
 
-    Raises CycloptsError if an option before the name isn't ours: it has to be Slurm's.
+    Raises CycloptsError if an option before the name isn't ours: it has to be Slurm's. Without a name (not `named`) the
+    command's own words begin behind our options.
     """
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -174,11 +178,14 @@ def hand_over(words: Sequence[str]) -> list[str]:
         if option in ("--help", "-h"):
             return list(words[: at + 1])
         if option not in _OURS and words[at][:2] != "-n":
+            if not named:
+                break
             raise CycloptsError(msg=f"{words[at]} comes before the cluster's name; Slurm's options come after it")
-        at += 1 if equals or option not in _OURS else 2
+        at += 1 if equals or option not in _OURS or option in _OURS_BARE else 2
     if at >= len(words):
         return list(words)
-    return [*words[: at + 1], "--", *words[at + 1 :]]
+    at += named
+    return [*words[:at], "--", *words[at:]]
 
 
 def script_at(words: Sequence[str]) -> int | None:

@@ -71,11 +71,13 @@ NODES: Final = Source(kinds.NODES)
 PODS: Final = managed(kinds.PODS, cluster=_cluster, nodeset=_nodeset, on=_machine)
 DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS)
 CLAIMS: Final = managed(kinds.CLAIMS)
+# People's own claims too: pods wait for ever for one that doesn't exist.
+ALL_CLAIMS: Final = Source(kinds.CLAIMS)
 CONFIG_MAPS: Final = managed(kinds.CONFIG_MAPS, cluster=_cluster)
 SECRETS: Final = managed(kinds.SECRETS)
 LEASES: Final = managed(kinds.LEASES)
 _SHARED: Final[tuple[Source[Any], ...]] = (
-    *(CLUSTERS, NODESETS, NODES),
+    *(CLUSTERS, NODESETS, NODES, ALL_CLAIMS),
     *(PODS, DEPLOYMENTS, CLAIMS, CONFIG_MAPS, SECRETS, LEASES),
 )
 
@@ -99,6 +101,7 @@ class Caches:
         self.pods = self.store(PODS)
         self.deployments = self.store(DEPLOYMENTS)
         self.claims = self.store(CLAIMS)
+        self.all_claims = self.store(ALL_CLAIMS)
         self.config_maps = self.store(CONFIG_MAPS)
         self.secrets = self.store(SECRETS)
         self.leases = self.store(LEASES)

@@ -36,7 +36,7 @@ from seltzer.kube.client import Client
 from seltzer.kube.controller import Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
-from seltzer.plan import slurm_presence
+from seltzer.plan import home, slurm_presence
 from seltzer.plan.actions import Delete
 from seltzer.plan.cluster import cluster_plan as plan
 from seltzer.plan.cluster import cluster_status
@@ -112,10 +112,17 @@ class ClusterController:
         caches, key = self._caches, key_of(cluster)
         nodesets = members.of(caches, key)
         active = caches.config_maps.get(Key(key.namespace, names.config(cluster)))
-        candidate, refusal = self._candidate(cluster, active.data if active else {})
+        home_name = names.home_claim(cluster)
+        home_claim = caches.all_claims.get(Key(key.namespace, home_name)) if home_name else None
+        # What the pods are built from.
+        built = home.mountable(cluster, home_claim, time.time())
+        candidate, refusal = self._candidate(built, active.data if active else {})
         drifted: tuple[Manifest, ...] = ()
+        binder = None
         try:
-            drifted = self._children.drifted(build.applied(cluster, self._images, nodesets))
+            manifests = [*build.home(cluster), *build.applied(built, self._images, nodesets)]
+            drifted = self._children.drifted(manifests)
+            binder = build.home_binder(cluster, self._images) if home_name else None
         except TemplateRefused as error:
             candidate, refusal = None, str(error)
         deployments = self._deployments(cluster)
@@ -140,6 +147,10 @@ class ClusterController:
             failure=connection.failure if connection else "",
             jobs=connection.jobs if connection else None,
             slurmds=len(pods.get("slurmd", ())),
+            home=home_claim,
+            home_name=home_name,
+            binder=binder,
+            binders=pods.get("home", ()),
             mounted=self._mounted(cluster),
             users=self._users.look(cluster),
             nodes=self._nodes(pods.get(CONTROLLER, ())),

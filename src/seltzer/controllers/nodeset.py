@@ -8,6 +8,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 
+from seltzer.api.core import PersistentVolumeClaim
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names, users
@@ -28,6 +29,7 @@ from seltzer.kube.controller import Done, Outcome
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
+from seltzer.plan import home
 from seltzer.plan.actions import Action, Apply
 from seltzer.plan.cluster.guard_report import GuardReport
 from seltzer.plan.nodeset import (
@@ -43,6 +45,7 @@ from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
+from seltzer.plan.wakeup import Wakeup
 
 
 class NodeSetController:
@@ -105,17 +108,19 @@ class NodeSetController:
             and await connection.fresh() is not None
         )
         wakeups = next_pass.wakeups(decision, done.done, unfinished=done.unfinished, read_back=read_back)
+        if waits := self._awaits_home(nodeset):
+            wakeups = (*wakeups, waits)
         # A pass that goes on with the rest of this one doesn't wait for the cool-down of an expensive pass.
         return outcome(key, wakeups, 0.0 if done.unfinished else cost)
 
     def _actor(self, nodeset: NodeSet, connection: SlurmConnection | None) -> Actor:
-        cluster = self._caches.clusters.get(cluster_key(nodeset))
+        built = self._built(nodeset)
         key = key_of(nodeset)
 
         @functools.cache
         def make() -> Callable[[str], Mapping[str, object]]:
-            assert cluster, "no pod is planned without a cluster"
-            return build.pods_of(nodeset, cluster, self._images, self._users(nodeset, cluster))
+            assert built, "no pod is planned without a cluster"
+            return build.pods_of(*built, self._images, self._users(*built))
 
         subject = Subject(kinds.NODESETS, nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
@@ -124,7 +129,7 @@ class NodeSetController:
     def _observe(self, nodeset: NodeSet, connection: SlurmConnection | None) -> NodeSetObservation:
         caches, key, where = self._caches, key_of(nodeset), cluster_key(nodeset)
         cluster = caches.clusters.get(where)
-        template, refusal = self._template(nodeset, cluster)
+        template, refusal = self._template(nodeset)
         pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if membership.owns(nodeset, pod))
         ending = deletion.ending_partition(nodeset, members.of(caches, where)) if deletion.deleted(nodeset) else ""
         seen = NodeSetObservation(
@@ -133,6 +138,7 @@ class NodeSetController:
             pods=pods,
             template=template,
             refusal=refusal,
+            home=home.of_nodeset(nodeset, cluster, self._home_claim(nodeset)),
             slurm=members.slurm(caches, where, connection),
             now=time.time(),
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
@@ -151,13 +157,34 @@ class NodeSetController:
         keys = (Key(nodeset.metadata.namespace, name) for name in build.users_in(nodeset, cluster))
         return users.digest(*(self._caches.config_maps.get(key) for key in keys))
 
-    def _template(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> tuple[str | None, str]:
-        if cluster is None:
+    def _template(self, nodeset: NodeSet) -> tuple[str | None, str]:
+        built = self._built(nodeset)
+        if built is None:
             return None, "there is no such SlurmCluster"
         try:
-            return build.template(nodeset, cluster, self._images), ""
+            return build.template(*built, self._images), ""
         except SeltzerError as error:
             return None, str(error)
+
+    def _built(self, nodeset: NodeSet) -> tuple[NodeSet, SlurmCluster] | None:
+        """What its pods are built from: itself and its cluster, without home directories that can't be mounted yet."""
+        cluster = self._caches.clusters.get(cluster_key(nodeset))
+        if cluster is None:
+            return None
+        claim = self._cluster_claim(cluster)
+        return home.mountable_by(nodeset, self._home_claim(nodeset)), home.mountable(cluster, claim, time.time())
+
+    def _awaits_home(self, nodeset: NodeSet) -> Wakeup | None:
+        cluster = self._caches.clusters.get(cluster_key(nodeset))
+        return home.awaited(cluster, self._cluster_claim(cluster), time.time()) if cluster else None
+
+    def _cluster_claim(self, cluster: SlurmCluster) -> PersistentVolumeClaim | None:
+        return self._caches.all_claims.get(Key(cluster.metadata.namespace, names.home_claim(cluster)))
+
+    def _home_claim(self, nodeset: NodeSet) -> PersistentVolumeClaim | None:
+        """The claim that the NodeSet itself names."""
+        own = nodeset.spec.home
+        return self._caches.all_claims.get(Key(nodeset.metadata.namespace, own.claim)) if own else None
 
     def _support(self, seen: NodeSetObservation, decision: NodeSetDecision) -> list[Action]:
         """Objects that the pods need and that have drifted."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
-from seltzer.api.core import Lease, Node, Pod
+from seltzer.api.core import Lease, Node, PersistentVolumeClaim, Pod
 from seltzer.api.labels import CLUSTER as CLUSTER_LABEL
 from seltzer.api.labels import CLUSTER_NAMESPACE
 from seltzer.api.labels import COMPONENT as COMPONENT_LABEL
 from seltzer.api.labels import NODESET as NODESET_LABEL
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import users
+from seltzer.build import names, users
 from seltzer.controllers import caches as sources
 from seltzer.controllers import machines
 from seltzer.controllers.caches import Caches, managed
@@ -23,6 +23,8 @@ from seltzer.kube import kinds
 from seltzer.kube.resource import HasMeta, Key, key_of
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.slurm.nodes import Change
+
+T = TypeVar("T")
 
 
 def nodesets_of(caches: Caches, cluster: Key) -> list[Key]:
@@ -65,6 +67,14 @@ def _clusters_on_machine(caches: Caches, before: Node | None, after: Node | None
     return {cluster for pod in pods if (cluster := _cluster(pod))}
 
 
+def _clusters_of_claim(
+    caches: Caches, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+) -> Iterable[Key]:
+    """Those whose home directories are in a claim."""
+    claim = key_of(_item(before, after))
+    return [key_of(each) for each in caches.clusters if (key_of(each).namespace, names.home_claim(each)) == claim]
+
+
 CLUSTER: Final = Registration(
     name="slurmcluster",
     kind=sources.CLUSTERS,
@@ -75,6 +85,7 @@ CLUSTER: Final = Registration(
         Watch(sources.LEASES, _cluster_of_lease),
         Watch(sources.NODESETS, _cluster_of_nodeset),
         Watch(sources.NODES, _clusters_on_machine),
+        Watch(sources.ALL_CLAIMS, _clusters_of_claim),
     ),
     slurm=lambda caches, cluster, change: (cluster,),
 )
@@ -113,6 +124,18 @@ def _nodesets_on_machine(caches: Caches, before: Node | None, after: Node | None
     return {Key(pod.metadata.namespace, pod.metadata.labels[NODESET_LABEL]) for pod in pods}
 
 
+def _nodesets_of_claim(
+    caches: Caches, before: PersistentVolumeClaim | None, after: PersistentVolumeClaim | None
+) -> Iterable[Key]:
+    """Those that have their home directories in a claim: their cluster's, or one that they name."""
+    claim = key_of(_item(before, after))
+    found = {key for cluster in _clusters_of_claim(caches, before, after) for key in nodesets_of(caches, cluster)}
+    for each in caches.nodesets:
+        if each.spec.home and (each.metadata.namespace, each.spec.home.claim) == claim:
+            found.add(key_of(each))
+    return found
+
+
 def _nodesets_without_slurm(caches: Caches, before: HasMeta | None, after: HasMeta | None) -> Iterable[Key]:
     """A part of the control plane is gone: nodes may wait for a Slurm that doesn't exist any more."""
     if after is not None or before is None or _has_nodeset(before):
@@ -146,6 +169,7 @@ NODESET: Final = Registration(
         Watch(sources.NODESETS, _neighbours),
         # Urgent: no job should start on a machine that is being drained or has died.
         Watch(sources.NODES, _nodesets_on_machine, urgent=True),
+        Watch(sources.ALL_CLAIMS, _nodesets_of_claim),
         *(Watch(managed(each), _nodesets_without_slurm) for each in kinds.CHILDREN),
         Watch(sources.CONFIG_MAPS, _nodesets_of_users),
     ),
@@ -161,6 +185,13 @@ def _pods_on(caches: Caches, before: Node | None, after: Node | None) -> list[Po
     item = after or before
     assert item
     return caches.pods.by("on", item.metadata.name) if machines.differs(before, after) else []
+
+
+def _item(before: T | None, after: T | None) -> T:
+    """A changed object, as it is or was."""
+    item = after or before
+    assert item
+    return item
 
 
 def _cluster(item: HasMeta) -> Key | None:

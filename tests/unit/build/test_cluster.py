@@ -171,7 +171,8 @@ def test_the_main_container_cannot_be_taken_away(component: str) -> None:
 def test_every_mount_has_its_volume_and_every_volume_of_ours_is_mounted(one: SlurmCluster) -> None:
     for pod in pods(one):
         volumes = {volume["name"] for volume in pod["spec"].get("volumes", [])} - {"more"}
-        mounts = {mount["name"] for each in pod["spec"]["containers"] for mount in each.get("volumeMounts", [])}
+        containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+        mounts = {mount["name"] for each in containers for mount in each.get("volumeMounts", [])}
         assert mounts == volumes
 
 
@@ -195,7 +196,7 @@ def test_no_pod_has_more_rights_than_pod_securitys_baseline(one: SlurmCluster) -
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["enableServiceLinks"] is False
-        for container in spec["containers"]:
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
             if container["name"] != "sssd":
                 security = container["securityContext"]
                 assert security["allowPrivilegeEscalation"] is False

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from seltzer.api.core import Deployment, Lease, Node, PersistentVolumeClaim, Pod
 from seltzer.api.labels import CONFIG, FINALIZER, TRIAL
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster
-from seltzer.plan import pod_state, slurm_state
+from seltzer.plan import home, pod_state, slurm_state
 from seltzer.plan.actions import (
     Action,
     Apply,
@@ -95,6 +95,11 @@ class ClusterObservation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
+    # The claim with the home directories, whoever made it, its name, and the pod that has it bound.
+    home: PersistentVolumeClaim | None = None
+    home_name: str = ""
+    binder: Manifest | None = None
+    binders: tuple[Pod, ...] = ()
     # The ConfigMaps that components' pods mount, without the cluster's configuration.
     mounted: tuple[Mounted, ...] = ()
     # What has to be done about the users.
@@ -142,7 +147,8 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     startable = rolling_out or seen.active is not None
     startable = startable and (trial.passed is True or seen.pod == seen.active_pod)
     actions: list[Action] = [Create(manifest) for manifest in seen.absent]
-    actions += [Apply(manifest) for manifest in seen.drifted if startable or not _is_controller(manifest)]
+    actions += [Apply(manifest) for manifest in seen.drifted if _may_apply(manifest, seen, startable=startable)]
+    actions += home.binding(seen.cluster, seen.home, seen.binders, seen.binder)
     if rolling_out and seen.candidate:
         actions.append(Apply(seen.candidate.config_map))
     actions += _trial_actions(seen, trial)
@@ -150,6 +156,13 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     actions += _config_syncs(seen)
     actions += _controller_actions(seen)
     return ClusterDecision(tuple(actions), trial, rolling_out)
+
+
+def _may_apply(manifest: Manifest, seen: ClusterObservation, *, startable: bool) -> bool:
+    if _is_controller(manifest):
+        return startable
+    is_home = manifest["kind"] == "PersistentVolumeClaim" and manifest["metadata"]["name"] == seen.home_name
+    return not (is_home and home.is_replaced(seen.cluster, seen.home))
 
 
 def _is_controller(manifest: Manifest) -> bool:
@@ -260,6 +273,8 @@ def wakeups(seen: ClusterObservation) -> tuple[Wakeup, ...]:
     found = []
     if any(stuck_pods.lost(pod, seen.nodes, seen.lease) for pod in seen.pods.get(CONTROLLER, ())):
         found.append(Wakeup("a controller's pod is on a Kubernetes node that may be dead", 1.0))
+    if waits := home.awaited(seen.cluster, seen.home, seen.now):
+        found.append(waits)
     if deleted(seen.cluster) and obstacle(seen):
         # If Slurm stays silent, a deleted cluster stops waiting after some minutes.
         found.append(Wakeup("a deleted cluster waits for its nodes", 5.0))
@@ -309,4 +324,8 @@ def _deletion(seen: ClusterObservation) -> list[Action]:
             metadata = seen.claim.metadata
             actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
         actions += [seen.users.ledger] if seen.users.ledger else []
+    wanted = seen.cluster.spec.home
+    if wanted and not wanted.claim and wanted.on_delete == "delete" and seen.home is not None:
+        metadata = seen.home.metadata
+        actions.append(Delete("PersistentVolumeClaim", metadata.namespace, metadata.name, metadata.uid))
     return [*actions, SetFinalizer(False)]

@@ -10,7 +10,7 @@ from seltzer.api.common import NodeCounts
 from seltzer.api.labels import CONFIG, MESSAGE
 from seltzer.api.labels import SLURM_VERSION as VERSION
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
-from seltzer.plan import conditions, slurm_state
+from seltzer.plan import conditions, home, slurm_state
 from seltzer.plan.actions import PlannedEvent, RemoveStuckPod
 from seltzer.plan.cluster import controller_events, controller_status, stuck_pods
 from seltzer.plan.cluster.cluster_plan import ClusterDecision, ClusterObservation, deleted, obstacle
@@ -35,7 +35,8 @@ def status(
     standby = controller_status.standing_by(seen)
     findings = [_ready(seen, components, config), *components, config]
     findings += [controller_status.state_safe(seen), _reconciled(failures)]
-    findings += [each for each in (standby, seen.users.finding) if each]
+    home_ready = home.of_cluster(cluster, seen.home, seen.home_name, seen.now)
+    findings += [each for each in (standby, home_ready, seen.users.finding) if each]
     lease = seen.lease
     annotations = lease.metadata.annotations if lease else {}
     failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time

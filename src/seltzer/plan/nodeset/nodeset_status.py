@@ -44,6 +44,7 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
         "Accepted", "True" if seen.membership.accepted else "False", seen.membership.reason, seen.membership.message
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
+    findings += [seen.home] if seen.home else []
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         conditions=conditions.settle(nodeset.status.conditions, findings, nodeset.metadata.generation, now),

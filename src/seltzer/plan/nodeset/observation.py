@@ -8,6 +8,7 @@ from typing import Any
 
 from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet
+from seltzer.plan.conditions import Finding
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.slurm_presence import SlurmState
@@ -37,6 +38,8 @@ class NodeSetObservation:
     slurm: SlurmState
     now: float
     refusal: str = ""
+    # What is to be said about its home directories beside what the cluster says.
+    home: Finding | None = None
     # The cluster is being deleted, and its nodes go first.
     closing: bool = False
     # The nodes that waiting jobs name; None: unknown. A job is lost with the next reconfigure if the record of a node

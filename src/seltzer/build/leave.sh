@@ -1,0 +1,27 @@
+#!/bin/sh
+# Kubernetes runs this before it ends a login pod: waits until nobody is logged in, $1 seconds at most.
+readonly LIMIT=$1
+
+# Whether a person has a process: a shell, a command, a tmux that goes on without its terminal.
+is_used() {
+    cat /proc/[0-9]*/status 2>/dev/null | awk '$1 == "Uid:" && $2 >= 1000 && $2 != 65534 { found = 1 } END { exit !found }'
+}
+
+# On every terminal, as its owner: root may not write there without CAP_DAC_OVERRIDE.
+announce() {
+    for terminal in /dev/pts/[0-9]*; do
+        owner=$(stat -c %u "$terminal" 2>/dev/null) || continue
+        [ "$owner" -ge 1000 ] || continue
+        # shellcheck disable=SC2016
+        timeout 2 setpriv --reuid="$owner" --clear-groups -- sh -c 'printf "\r\n%s\r\n" "$1" >"$2"' sh "$1" "$terminal"
+    done
+}
+
+is_used || exit 0
+announce "This login pod is being replaced. Please log out within $((LIMIT / 60)) min and log in again; your jobs go on."
+waited=0
+while [ "$waited" -lt "$LIMIT" ] && is_used; do
+    sleep 1
+    waited=$((waited + 1))
+done
+exit 0

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Makes a user's home directory on the shared volume the first time that it is needed, or says why it can't be used.
+# sshd runs it through PAM before a session ($PAM_USER), slurmd as a Prolog before a job ($SLURM_JOB_USER), and
+# `seltzer shell` before a command ($1). Exit code 1: the directory must not be used; otherwise 0, with or without one.
+#
+# It runs as root without CAP_DAC_OVERRIDE and CAP_FOWNER: root makes the directory, fills it and then gives it away.
+# Where the file server takes root for nobody (root squash), or keeps root from writing, the user makes it.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+readonly DEADLINE=20
+
+# A file server that is down lets every access hang.
+if [ "${SELTZER_HOME-}" != inner ]; then
+    said=$(SELTZER_HOME=inner timeout -k 1 $DEADLINE /bin/sh "$0" "$@" 2>&1)
+    code=$?
+    case $code in
+    124 | 137)
+        said="/home doesn't answer: its file server may be down. Try again later, or ask your administrator."
+        code=1
+        ;;
+    esac
+    if [ "${SLURM_JOB_ID-}" ]; then
+        # slurmd drops what a Prolog prints, and drains the node if it fails. The job starts in /tmp then, and says so.
+        [ ! "$said" ] || echo "seltzer: job $SLURM_JOB_ID: $said" >"/proc/$PPID/fd/2"
+        exit 0
+    fi 2>/dev/null
+    [ ! "$said" ] || echo "$said"
+    exit $code
+fi
+
+user=${1:-${PAM_USER:-${SLURM_JOB_USER-}}}
+entry=$(getent passwd "$user") || exit 0
+IFS=: read -r _ _ uid gid _ home _ <<END
+$entry
+END
+case $home in
+/home/ | /home/*/* | /home/.*) exit 0 ;;
+/home/*) ;;
+*) exit 0 ;;
+esac
+# System users have no home directory here, and without the volume there is nothing to make it on.
+[ "$uid" -ge 1000 ] && grep -q '^[^ ]* [^ ]* [^ ]* [^ ]* /home ' /proc/self/mountinfo || exit 0
+
+owner() {
+    stat -L -c %u "$home" 2>/dev/null
+}
+
+# Ends well if the directory is the user's, by now or already.
+check() {
+    found=$(owner)
+    if [ "$found" = "$uid" ] && [ -d "$home" ]; then
+        exit 0
+    fi
+    if [ "$found" ] || [ -L "$home" ] || [ -e "$home" ]; then
+        echo "$home isn't yours: it belongs to user ID ${found:-unknown}, and you are $uid ($user). It is left alone, and" \
+            "you can't work in it. Ask your administrator to move it away, or to give it to you with chown."
+        exit 1
+    fi
+}
+
+# Whoever runs it gets a directory that only they can read, under a name that nobody uses until it is complete: another
+# node may make the same one. $1: root gives it away.
+readonly MAKE='
+umask 077
+new=$(mktemp -d /home/.seltzer-XXXXXXXX) || exit
+trap "rm -rf \"\$new\"" EXIT
+[ "$(stat -c %u "$new")" = "$(id -u)" ] || { echo "the file server makes root a nobody"; exit 1; }
+cp -R /etc/skel/. "$new"/ || exit
+if [ "$(id -u)" = 0 ]; then chown -hR "$2:$3" "$new" || exit; fi
+mv -nT "$new" "$1"
+'
+
+check
+# In a directory where all may write, anybody could rename it; only root can do something about that.
+case $(stat -c %u:%a /home) in
+0:777) chmod 1777 /home 2>/dev/null ;;
+esac
+why=$(sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1)
+check
+# Only where root may not: a volume that is full or read-only is so for everybody.
+case $why in
+*denied* | *permitted* | *nobody*)
+    setpriv --reuid="$uid" --regid="$gid" --init-groups -- sh -c "$MAKE" make "$home" "$uid" "$gid" >/dev/null 2>&1
+    check
+    advice="Your administrator can make it: it has to belong to user ID $uid; or have the file server let users make theirs,"
+    advice="$advice with 'chmod 1777' on the directory that is /home here."
+    ;;
+*) advice="Your administrator has to repair the volume with the home directories." ;;
+esac
+why=$(printf %s "$why" | tail -n 1)
+echo "You have no home directory: $home can't be made (${why##*: }). $advice"
+exit 0

@@ -1,0 +1,146 @@
+"""Files: a home on the login pod and all nodes, made on first use, and every way in which a volume can be wrong.
+
+home.yaml is what an administrator applies. The volume's directory is made unfriendly as a file server would make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.harness import Answer, Cluster, Sandbox, until
+
+MANIFEST = Path(__file__).with_name("home.yaml")
+HOME = "/home/user"
+SOMEBODY = 4321
+
+
+@pytest.fixture(scope="module")
+def bare(installed: Sandbox) -> Cluster:
+    """A cluster whose home has a storage class that nobody knows. It is made first, since it takes its time."""
+    cluster = Cluster(installed, "home-bare", "demo")
+    cluster.create({"home": {"size": "2Mi", "className": "no-such-class"}})
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(installed: Sandbox, bare: Cluster) -> Iterator[Cluster]:
+    """The cluster of home.yaml."""
+    cluster = Cluster(installed, "home", "demo")
+    cluster.create_from(MANIFEST)
+    cluster.wait("slurmcluster/demo", "HomeReady")
+    cluster.wait_ready()
+    yield cluster
+    cluster.delete_later()
+    bare.delete_later()
+
+
+def shell(cluster: Cluster, command: str, user: str = "user") -> Answer:
+    """A command on a login pod, in the user's home."""
+    return cluster.seltzer("shell", "--user", user, "demo", "sh", "-c", command, check=False)
+
+
+def root(cluster: Cluster, command: str) -> str:
+    """A command of root on a login pod; in a home directory it would be another user's."""
+    return cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", "sh", "-c", command).stdout
+
+
+def on_node(cluster: Cluster, *words: str) -> str:
+    """A job of somebody who has never been on a login pod: nothing there makes their home."""
+    become = ("setpriv", "--reuid=user", "--regid=user", "--init-groups", "--reset-env", "srun", f"--chdir={HOME}")
+    return cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", *become, *words).stdout
+
+
+def remove_home(cluster: Cluster) -> None:
+    """The volume as it was before anybody used it."""
+    owner = f"setpriv --reuid=$(stat -c %u {HOME}) --clear-groups"
+    remove = f"{owner} find {HOME} -mindepth 1 -delete; rmdir {HOME} 2>/dev/null || {owner} rmdir {HOME}"
+    root(cluster, f"cd /; ! stat {HOME} >/dev/null 2>&1 || {{ {remove}; }}")
+
+
+@pytest.fixture
+def volume(cluster: Cluster) -> Iterator[None]:
+    """A volume on which nobody has a home; whatever a test makes of its directory is undone."""
+    remove_home(cluster)
+    yield
+    root(cluster, "chown 0:0 /home && chmod 755 /home")
+    remove_home(cluster)
+
+
+def test_the_output_of_a_job_is_where_it_was_submitted(cluster: Cluster) -> None:
+    job = shell(cluster, "mkdir -p project && cd project && sbatch --parsable --wrap 'hostname; pwd'").stdout.strip()
+    said = until("the output is there", lambda: shell(cluster, f"cat project/slurm-{job}.out").stdout)
+    assert said.split()[1:] == [f"{HOME}/project"]
+    assert said.split()[0] in ("cpu-0", "cpu-1")
+
+
+def test_all_nodes_see_one_home_and_the_mounts(cluster: Cluster) -> None:
+    root(cluster, "chmod 1777 /scratch && echo 42 >/scratch/data/answer")
+    script = "hostname >$(hostname); hostname >/scratch/$(hostname); cat /data/answer; touch /data/mine"
+    answer = shell(cluster, f"srun --nodes 2 sh -c '{script}'; cat cpu-0 /scratch/cpu-1")
+    assert answer.stdout.split() == ["42", "42", "cpu-0", "cpu-1"]
+    assert answer.stderr.count("Read-only file system") == 2
+
+
+@pytest.mark.usefixtures("volume")
+def test_a_home_is_made_by_the_first_job_and_only_its_user_can_read_it(cluster: Cluster) -> None:
+    assert set(on_node(cluster, "--nodes=2", "stat", "-c", "%n:%U:%a", HOME).split()) == {f"{HOME}:user:700"}
+    assert shell(cluster, "ls -A | sort").stdout.split() == [".bash_logout", ".bashrc", ".profile"]
+    assert root(cluster, "ls -A /home").split() == ["user"], "nothing half-made is left"
+    other = "setpriv --reuid=4321 --regid=4321 --clear-groups ls /home/user 2>&1 || true"
+    assert "Permission denied" in root(cluster, other)
+
+
+@pytest.mark.usefixtures("volume")
+@pytest.mark.parametrize("mode", ["1777", "1707"], ids=["root cannot give away", "root cannot write"])
+def test_a_file_server_that_takes_root_for_nobody_lets_users_make_their_homes(cluster: Cluster, mode: str) -> None:
+    """A directory of somebody else: root can't rename what isn't its own in it, or can't even write."""
+    root(cluster, f"chmod {mode} /home && chown {SOMEBODY}:0 /home")
+    assert on_node(cluster, "sh", "-c", "pwd; stat -c %U:%a .").split() == [HOME, "user:700"]
+    assert root(cluster, "stat -c %u /home").strip() == str(SOMEBODY)
+    remove_home(cluster)
+    assert shell(cluster, "pwd; stat -c %U:%a .").stdout.split() == [HOME, "user:700"]
+
+
+@pytest.mark.usefixtures("volume")
+def test_where_nobody_can_make_a_home_a_person_gets_in_and_is_told_what_to_do(cluster: Cluster) -> None:
+    root(cluster, f"chmod 755 /home && chown {SOMEBODY}:0 /home")
+    answer = shell(cluster, "sinfo --noheader --format=%D")
+    assert "You have no home directory" in answer.stderr
+    assert "chmod 1777" in answer.stderr
+    assert "Permission denied" in answer.stderr
+
+
+@pytest.mark.usefixtures("volume")
+def test_a_home_of_somebody_else_is_never_used_or_given_away(cluster: Cluster) -> None:
+    root(cluster, f"mkdir -m 777 {HOME} && echo mine >{HOME}/file && chown {SOMEBODY} {HOME}")
+    answer = shell(cluster, "touch stolen")
+    assert answer.code == 1
+    assert f"it belongs to user ID {SOMEBODY}" in answer.stderr
+    assert root(cluster, f"stat -c %u {HOME}; ls {HOME}").split() == [str(SOMEBODY), "file"]
+
+
+def test_without_a_fitting_storage_class_the_cluster_runs_and_says_what_is_missing(bare: Cluster) -> None:
+    bare.wait("slurmcluster/demo", "Ready")
+    bare.wait("slurmcluster/demo", "LoginReady")
+    found = until("it says so", lambda: bare.condition("slurmcluster/demo", "HomeReady").get("message", ""))
+    bare.wait("slurmcluster/demo", "HomeReady", "False")
+    found = bare.condition("slurmcluster/demo", "HomeReady")["message"]
+    assert "no volume of class no-such-class" in found
+    assert "set spec.home.className to a class that can make ReadWriteMany volumes" in found
+    until("people can log in", lambda: shell(bare, "echo in").stdout == "in\n")
+
+
+def test_another_class_brings_the_home_and_a_full_one_is_explained(bare: Cluster) -> None:
+    bare.patch("slurmcluster", "demo", {"spec": {"home": {"className": "limited"}}})
+    bare.wait("slurmcluster/demo", "HomeReady")
+    until("a login pod has it", lambda: "/home" in root(bare, "cut -d' ' -f5 /proc/self/mountinfo").split())
+    assert not bare.get("pod/demo-home"), "the pod that had it bound is gone"
+    assert shell(bare, "pwd").stdout == f"{HOME}\n"
+    remove_home(bare)
+    root(bare, "head -c 8M /dev/zero >/home/everything 2>/dev/null; true")
+    answer = shell(bare, "echo in")
+    assert "No space left on device" in answer.stderr
+    root(bare, "rm /home/everything")
+    assert shell(bare, "pwd").stdout == f"{HOME}\n"
