@@ -14,6 +14,7 @@ import pytest
 _LONGEST_FIRST = (
     "test_campaign",
     "test_meddling",
+    "test_submissions",
     "test_failover",
     "test_config",
     "test_state",
