@@ -37,7 +37,8 @@ _JOB = f"""#!/bin/sh
 job="$SLURM_JOB_NAME $SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} $SLURMD_NODENAME"
 say() {{ echo "$(date +%s.%N) $1 $job" >>{EVIDENCE}/runs; }}
 say start
-sleep "$1"
+# Whoever ends a job may end the sleep before the shell: that is no end of the job by itself.
+sleep "$1" || exit
 say end
 """
 

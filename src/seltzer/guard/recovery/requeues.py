@@ -15,7 +15,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from seltzer.guard import log
@@ -35,12 +35,20 @@ FILE = "seltzer.requeued"
 class Unsettled:
     """Jobs that aren't settled yet."""
 
-    jobs: tuple[str, ...] = ()
+    jobs: Mapping[str, float] = field(default_factory=dict)
+    """When each was added, by the clock of the machine that did it."""
     since: float | None = None
     """From when on the log describes them, as in Findings."""
     floor: str = ""
-    added: float = 0.0
-    """When the last of them was added, by the clock of the machine that did it."""
+
+    def wait(self, now: float, soonest: float, after: float) -> float:
+        """How long to wait for the next of them: all of `after`, though clocks may differ."""
+        due = min(self.jobs.values(), default=now) + after
+        return min(after, max(soonest, due - now))
+
+    def due(self, now: float, after: float) -> list[str]:
+        """The jobs that have waited that long. A time ahead of the clock is no reason to wait."""
+        return [name for name, added in self.jobs.items() if not now - after < added <= now]
 
 
 def waiting(slurm: Controller) -> dict[int, Waiting]:
@@ -122,11 +130,14 @@ def remember(found: Findings, names: Sequence[str]) -> None:
         return
     before = read(found.epoch)
     first = before if before.jobs else found
-    half = found.epoch / f"{FILE}.half"
-    jobs = sorted({*before.jobs, *names})
+    _write(found.epoch, Unsettled({**dict.fromkeys(names, time.time()), **before.jobs}, first.since, first.floor))
+
+
+def _write(epoch: Path, unsettled: Unsettled) -> None:
+    half = epoch / f"{FILE}.half"
     try:
-        half.write_text(json.dumps({"jobs": jobs, "since": first.since, "floor": first.floor, "added": time.time()}))
-        half.rename(found.epoch / FILE)
+        half.write_text(json.dumps(asdict(unsettled)))
+        half.rename(epoch / FILE)
     except OSError as error:
         log.say(f"{FILE} can't be written: {error}")  # they start after RESTART_DELAY, even if they have ended
 
@@ -136,19 +147,23 @@ def read(epoch: Path) -> Unsettled:
     try:
         found = json.loads((epoch / FILE).read_text())
         since = None if found["since"] is None else float(found["since"])
-        return Unsettled(tuple(map(str, found["jobs"])), since, str(found["floor"]), float(found["added"]))
-    except (OSError, ValueError, TypeError, KeyError):
+        jobs = {str(name): float(added) for name, added in found["jobs"].items()}
+        return Unsettled(jobs, since, str(found["floor"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Unsettled()
 
 
-def settle(epoch: Path, slurm: Controller, recovered: RepairReport) -> None:
+def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float = 0.0) -> None:
     """Cancel requeued jobs whose first run has ended by itself, and let the others start. Raises SlurmError.
+
+    Those that were added less than `after` seconds ago are left for the next time.
 
     One that has ended and that others depend on is held: they would be cancelled with it.
     """
     unsettled = read(epoch)
     queue = {_name(each): each for each in slurm.queue() if each.state == "PENDING"}
-    left = [name for name in unsettled.jobs if name in queue]
+    due = unsettled.due(time.time(), after)
+    left = [name for name in due if name in queue]
     if left:
         evidence = traces.read(history.read(epoch, unsettled.since, unsettled.floor).lines)
         ended = [name for name in left if _trace(evidence, queue[name]).finished]
@@ -156,7 +171,11 @@ def settle(epoch: Path, slurm: Controller, recovered: RepairReport) -> None:
         free = [name for name in left if name not in ended and not queue[name].held]
         if free:
             slurm.start_now(free)
-    (epoch / FILE).unlink(missing_ok=True)
+    later = {name: added for name, added in unsettled.jobs.items() if name not in due}
+    if later:
+        _write(epoch, replace(unsettled, jobs=later))
+    else:
+        (epoch / FILE).unlink(missing_ok=True)
 
 
 def _settle_ended(

@@ -25,8 +25,8 @@ API = "v0.0.45"
 NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
 """sdiag's count of the threads that talk to nodes."""
 DUPLICATE = 2011
-RESTART_DELAY = 120
-"""After so many seconds a requeued job may start again, as after Slurm's own requeues, unless it is told to sooner."""
+RESTART_DELAY = 600
+"""After so many seconds a requeued job starts again if nobody lets it start sooner."""
 _JOB_REQUEUE = re.compile(r"^[ \t]*JobRequeue[ \t]*=[ \t]*\"?(\w+)", re.IGNORECASE | re.MULTILINE)
 _AT_ONCE = 200
 _ANSWER = 1 << 20

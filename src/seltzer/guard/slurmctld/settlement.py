@@ -11,7 +11,7 @@ from seltzer.guard.kube.report import Report
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import RepairReport, requeues
 from seltzer.guard.recovery.slurm import Cancelled, SlurmCommands, SlurmError
-from seltzer.guard.settings import Settings, Times
+from seltzer.guard.settings import Settings
 
 _AGAIN = 2.0
 
@@ -21,12 +21,12 @@ class Settlement:
 
     def __init__(self, epoch: Path, settings: Settings, processes: Processes, report: Report) -> None:
         self._epoch = epoch
-        unsettled = requeues.read(epoch)
-        self._after = _wait(unsettled.added, settings.times)
+        self._times = settings.times
         self._report = report
-        self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + self._after + settings.times.settle)
+        patience = self._times.settle_after + self._times.settle
+        self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + patience)
         self._thread = threading.Thread(target=self._run, daemon=True, name="settlement")
-        if unsettled.jobs:
+        if requeues.read(epoch).jobs:
             self._thread.start()
 
     def end(self) -> None:
@@ -35,29 +35,26 @@ class Settlement:
             self._thread.join(5)
 
     def _run(self) -> None:
-        recovered = RepairReport()
+        """Each job when it is due: nodes have to register with this slurmctld before the first."""
+        soonest = self._times.settle_soonest
         try:
-            self._slurm.pause(self._after)
-            while not self._settle(recovered):
+            while (unsettled := requeues.read(self._epoch)).jobs:
+                self._slurm.pause(unsettled.wait(time.time(), soonest, self._times.settle_after))
                 self._slurm.left()
-                self._slurm.pause(_AGAIN)
+                self._settle()
+                soonest = _AGAIN
         except Cancelled:
             pass
         except SlurmError as error:
             log.say(f"requeued jobs start by themselves later: {error}")
-        recovered.write(self._epoch)
-        if recovered.jobs:
-            self._report.set(recovered=recovered.as_json(self._epoch))
 
-    def _settle(self, recovered: RepairReport) -> bool:
+    def _settle(self) -> None:
+        recovered = RepairReport()
         try:
-            requeues.settle(self._epoch, self._slurm, recovered)
+            requeues.settle(self._epoch, self._slurm, recovered, self._times.settle_after)
         except SlurmError as error:
             log.say(f"requeued jobs aren't settled yet: {error}")
-            return False
-        return True
-
-
-def _wait(added: float, times: Times) -> float:
-    """Clocks may differ, and nodes have to register with this slurmctld."""
-    return min(times.settle_after, max(times.settle_soonest, added + times.settle_after - time.time()))
+        finally:
+            recovered.write(self._epoch)
+            if recovered.jobs:
+                self._report.set(recovered=recovered.as_json(self._epoch))

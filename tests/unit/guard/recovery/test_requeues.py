@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,7 @@ def test_a_forgotten_job_that_had_started_is_put_back_and_requeued(epoch: Path) 
     options = ctl.submitted[12]
     assert "hold" not in options and "dependency" not in options, "what it depended on was over"
     assert options["begin_time"]["number"] > 0 and ctl.restarts == {12: 1}
-    assert requeues.read(epoch).jobs == ("12",)
+    assert list(requeues.read(epoch).jobs) == ["12"]
 
 
 @pytest.mark.parametrize("options", [{"requeue": False}, {}])
@@ -228,12 +230,34 @@ def test_jobs_of_an_earlier_crash_are_settled_with_those_of_the_next(epoch: Path
     requeues.remember(Findings(epoch, 7.0, floor="a line"), ["12"])
     requeues.remember(Findings(epoch, 9.0, floor="another"), ["14"])
     found = requeues.read(epoch)
-    assert (found.jobs, found.since, found.floor) == (("12", "14"), 7.0, "a line")
+    assert (sorted(found.jobs), found.since, found.floor) == (["12", "14"], 7.0, "a line")
     requeues.remember(Findings(epoch), [])
     assert requeues.read(epoch) == found
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"jobs": 1}', '{"jobs": [], "floor": ""}', "\0"])
+def test_each_job_is_settled_when_it_has_waited_long_enough(epoch: Path) -> None:
+    now = time.time()
+    (epoch / requeues.FILE).write_text(
+        json.dumps({"jobs": {"12": now - 50, "14": now - 5, "16": now + 900}, "since": None, "floor": ""})
+    )
+    ctl = Ctl()
+    for job in (12, 14, 16):
+        ctl.knows(job)
+    requeues.settle(epoch, ctl, recovery.RepairReport(), after=38)
+    assert ctl.now == ["12", "16"], "what was added by a clock that is ahead doesn't wait for it"
+    assert list(requeues.read(epoch).jobs) == ["14"]
+
+
+def test_how_long_to_wait_for_the_next_job() -> None:
+    unsettled = requeues.Unsettled({"12": 100.0, "14": 130.0})
+    assert unsettled.wait(now=110, soonest=10, after=38) == 28
+    assert unsettled.wait(now=135, soonest=10, after=38) == 10
+    assert unsettled.wait(now=20, soonest=10, after=38) == 38, "a clock that is behind"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"jobs": ["12"], "since": 1, "floor": ""}', '{"jobs": 1}', '{"jobs": [], "floor": ""}', "\0"]
+)
 def test_a_file_that_makes_no_sense_is_empty(epoch: Path, text: str) -> None:
     (epoch / requeues.FILE).write_text(text)
     assert requeues.read(epoch) == requeues.Unsettled()
@@ -243,4 +267,4 @@ def test_when_slurmctld_does_not_answer_the_jobs_stay_unsettled(epoch: Path) -> 
     requeues.remember(Findings(epoch), ["12"])
     with pytest.raises(SlurmError):
         settle(epoch, Ctl(deaf=True))
-    assert requeues.read(epoch).jobs == ("12",)
+    assert list(requeues.read(epoch).jobs) == ["12"]

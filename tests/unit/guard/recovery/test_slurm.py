@@ -235,7 +235,7 @@ def test_requeued_jobs_start_late_until_they_are_told_otherwise(slurm: SlurmComm
     slurm.delay(["12", "20_1"])
     slurm.start_now(["12"])
     assert (tmp_path / "said").read_text().splitlines() == [
-        "update JobId=12,20_1 StartTime=now+120",
+        "update JobId=12,20_1 StartTime=now+600",
         "update JobId=12 StartTime=now",
     ]
 
