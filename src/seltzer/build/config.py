@@ -137,7 +137,8 @@ def _defaults() -> list[Pair]:
         ("SelectType", "select/cons_tres"),
         ("SelectTypeParameters", "CR_Core"),
         ("MetricsType", "metrics/openmetrics"),
-        ("MpiDefault", "none"),
+        # MPICH and its relatives form one world with a plain srun; Open MPI, which needs PMIx, warns (docs/mpi.md).
+        ("MpiDefault", "pmi2"),
         # Nodes are dynamic: slurmds register themselves, come and go, and don't know of each other.
         ("MaxNodeCount", "10000"),
         ("TreeWidth", "65533"),

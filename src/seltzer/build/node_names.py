@@ -37,10 +37,13 @@ def service(cluster: SlurmCluster, namespace: str) -> str:
 
 
 def services(cluster: SlurmCluster, nodesets: Iterable[NodeSet]) -> list[Manifest]:
-    """The Service in the cluster's namespace, and one in each other namespace of these NodeSets, which own it."""
+    """The Service in the cluster's namespace, and one in each other namespace of these NodeSets, which own it.
+
+    One that only deleted NodeSets need is left alone: it goes with them, and their namespace may be going, too.
+    """
     elsewhere: dict[str, list[NodeSet]] = {}
     for nodeset in sorted(nodesets, key=lambda each: (each.metadata.namespace, each.metadata.name)):
-        if nodeset.metadata.namespace != cluster.metadata.namespace:
+        if nodeset.metadata.namespace != cluster.metadata.namespace and not nodeset.metadata.deletion_timestamp:
             elsewhere.setdefault(nodeset.metadata.namespace, []).append(nodeset)
     return [_service(cluster, [cluster]), *(_service(cluster, owners) for owners in elsewhere.values())]
 

@@ -93,26 +93,34 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
 
 def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
     """An archive of the image `<on>-mpi`, on top of `slurmd` or `login`. Sandboxes have it only if it is loaded."""
-    folder = paths.cache() / "images" / "mpi"
-    file = _checkout() / "images" / "slurm-mpi" / "Dockerfile"
+    name, recipes = f"{on}-mpi", _recipes(binaries)
+    source = _checkout() / "images" / "slurm-mpi"
+    recipe = Recipe(name, source / "Dockerfile", {"install-mpi": source / "install-mpi"}, name)
+
+    def archive_on(below: Image) -> Path:
+        digest = recipe.image(below.digest).digest
+        return paths.cache() / "images" / "mpi" / f"{name}-{digest[:32]}.tar"
+
+    if found := base.find(_folder()):
+        (below,) = [each.image(found.image) for each in recipes if each.name == on]
+        if archive_on(below).exists():
+            return archive_on(below)
     with paths.alone("images", progress.note):
-        (below,) = [image for image in _build(progress, _recipes(binaries), refresh=False) if image.short == on]
-        recipe = Recipe(f"{on}-mpi", file, {})
-        image = recipe.image(below.digest)
-        target = folder / f"{recipe.name}-{image.digest[:32]}.tar"
-        if target.exists():
-            return target
-        folder.mkdir(parents=True, exist_ok=True)
+        (below,) = [image for image in _build(progress, recipes, refresh=False) if image.short == on]
+        target = archive_on(below)
+        target.parent.mkdir(parents=True, exist_ok=True)
         buildah = Buildah(_folder(), paths.logs())
         buildah.open()
-        with progress.step(f"image {recipe.name}"), _secrets(buildah) as secrets:
-            _bud(buildah, recipe, image.stored, [*secrets, "--build-arg", f"ON={below.stored}"])
-            for old in folder.glob(f"{recipe.name}-*.tar"):
+        tag = f"localhost/seltzer/{name}:dev"
+        with progress.step(f"image {name}"), _secrets(buildah) as secrets:
+            bases = [word for each in (on.upper(), "PMIX") for word in ("--build-arg", f"{each}={below.stored}")]
+            _bud(buildah, recipe, tag, [*secrets, *bases])
+            for old in target.parent.glob(f"{name}-*.tar"):
                 old.unlink()
-            scratch = target.with_name(".new.tar")
+            scratch = target.with_suffix(".new")
             scratch.unlink(missing_ok=True)
-            words = ("push", "--quiet", image.stored, f"docker-archive:{scratch}:{image.name}")
-            buildah.run(*words, doing=f"packing {recipe.name}", log="pack", deadline=BUILD_DEADLINE)
+            words = ("push", "--quiet", tag, f"docker-archive:{scratch}:seltzer.dev/{name}:dev")
+            buildah.run(*words, doing=f"packing {name}", log="pack", deadline=BUILD_DEADLINE)
             scratch.rename(target)
     return target
 

@@ -104,6 +104,13 @@ def test_a_service_elsewhere_goes_with_the_last_nodeset_there() -> None:
     assert node_names.services(cluster(TEAMS), reversed(there))[1] == service
 
 
+def test_a_service_that_only_deleted_nodesets_need_is_left_to_go_with_them() -> None:
+    deleted = nodeset(namespace="team", deleted=1_800_000_000.0)
+    assert len(node_names.services(cluster(TEAMS), [deleted])) == 1
+    (_, service) = node_names.services(cluster(TEAMS), [deleted, nodeset(name="gpu", namespace="team")])
+    assert [each["name"] for each in service["metadata"]["ownerReferences"]] == ["gpu"]
+
+
 def test_clusters_with_one_name_have_different_services_in_a_third_namespace() -> None:
     first, second = (node_names.service(cluster(namespace=each), "team") for each in ("ns", "other"))
     assert first != second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import seltzer_sandbox
 from seltzer.errors import SeltzerError
-from seltzer_sandbox import shell
+from seltzer_sandbox import commands, shell
 from seltzer_sandbox.build import base, images, package_sources
 from seltzer_sandbox.build.images import Image, Recipe
 from seltzer_sandbox.build.package_sources import Source
@@ -203,6 +204,17 @@ def test_all_images_have_a_recipe_whose_files_are_there(binaries: Path) -> None:
             if "--from=" not in line:
                 for source in sources:
                     assert any(name == source or name.startswith(f"{source}/") for name in recipe.context), line
+
+
+def test_the_images_with_mpi_are_stages_of_a_dockerfile_on_top_of_ours() -> None:
+    folder = Path(__file__).parents[4] / "images" / "slurm-mpi"
+    lines = (folder / "Dockerfile").read_text().splitlines()
+    for name in commands.MPI_IMAGES:
+        on = name.removesuffix("-mpi")
+        assert f"FROM ${{{on.upper()}}} AS {name}" in lines
+        assert f"ARG {on.upper()}=seltzer.dev/{on}:dev" in lines
+    assert {line.split()[1] for line in lines if line.startswith("COPY ")} == {"install-mpi"}
+    assert os.access(folder / "install-mpi", os.X_OK)
 
 
 def test_the_operator_image_has_the_product_and_no_compiled_files(binaries: Path) -> None:
