@@ -47,8 +47,8 @@ class ListingError(SeltzerError):
 def read(text: str, source: str) -> Source:
     """What the text lists. Raises ListingError if it isn't a list of users at all, or lists nobody."""
     try:
-        found = msgspec.json.decode(text) if text.lstrip().startswith("{") else yaml.load(text, _LOADER)  # noqa: S506
-    except (yaml.YAMLError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = _parsed(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ListingError(f"it isn't YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(found, dict):
         raise ListingError(f"it has no map with {_USERS} and {_GROUPS}; see 'kubectl explain slurmcluster.spec.users'")
@@ -66,6 +66,13 @@ def read(text: str, source: str) -> Source:
         for each in users
     )
     return Source(source, tuple(accounts), tuple(Group(each.name, each.gid) for each in groups), tuple(refusals))
+
+
+def _parsed(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)  # twenty times as fast, and JSON is YAML
+    except msgspec.DecodeError:
+        return yaml.load(text, _LOADER)  # noqa: S506 (a safe loader)
 
 
 def _entries(found: dict[Any, Any], part: str, kind: type[T], refuse: Callable[[str, str], None]) -> list[T]:
