@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import ssl
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +15,13 @@ from tests.fakes import ldap as fake
 from tests.fakes.ldap import BIND, EXTENDED, SEARCH, FakeDirectory, Fault, Request
 from tests.virtual_time import VirtualLoop
 
-from seltzer.directory import ber, connection, directory
+from seltzer.directory import ber, connection, directory, messages
 from seltzer.directory.accounts import Refusal
 from seltzer.directory.directory import Directory, Found, read
 from seltzer.directory.errors import DirectoryError, Incomplete, Misconfigured, Refused, Unreachable
-from seltzer.directory.messages import DONE, EXTENDED_RESPONSE
+from seltzer.directory.messages import BIND_RESPONSE, DONE, EXTENDED_RESPONSE
 from seltzer.directory.schema import ACTIVE_DIRECTORY, RFC2307, RFC2307BIS, Schema
+from seltzer_sandbox.run.pki import Authority
 
 PEOPLE, GROUPS = "ou=people,dc=x", "ou=groups,dc=x"
 
@@ -111,21 +114,28 @@ async def test_disabled_accounts_are_counted(server: FakeDirectory) -> None:
     assert ([user.name for user in found.users], found.disabled) == (["w0"], 1)
 
 
-async def test_while_much_is_read_others_get_their_turn(server: FakeDirectory) -> None:
+async def test_while_much_is_read_others_get_their_turn(server: FakeDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(3000):
         add_user(server, f"v{n:04}", 10_000 + n)
-    turns = 0
+    in_a_row, longest, parse = 0, 0, messages.parse
+
+    def counted(data: bytes) -> Any:
+        nonlocal in_a_row, longest
+        in_a_row += 1
+        longest = max(longest, in_a_row)
+        return parse(data)
 
     async def other() -> None:
-        nonlocal turns
+        nonlocal in_a_row
         while True:
-            turns += 1
+            in_a_row = 0
             await asyncio.sleep(0)
 
+    monkeypatch.setattr(messages, "parse", counted)
     task = asyncio.create_task(other())
     await read(where(server, page_size=10_000))
     task.cancel()
-    assert turns > 30
+    assert longest < 1000
 
 
 # --- who asks ---------------------------------------------------------------------------------------------------------
@@ -327,10 +337,18 @@ async def test_a_server_that_goes_on_with_empty_pages_ends_by_the_deadline(serve
     assert "needs more than 180 s" in str(await failure(server))
 
 
-async def test_values_that_change_while_they_are_fetched_are_an_error() -> None:
+async def shortened(server: FakeDirectory, request: Request, writer: asyncio.StreamWriter) -> bool:
+    """Somebody has removed a member, and the server counts from where there still is one."""
+    found = fake.entry(request.number, f"cn=hpc,{GROUPS}", {"member;range=1-*": [b"b"]})
+    writer.write(found + fake.result(request.number, DONE))
+    return True
+
+
+@pytest.mark.parametrize("fault", [ends(0), shortened], ids=["gone", "shortened"])
+async def test_values_that_change_while_they_are_fetched_are_an_error(fault: Fault) -> None:
     async with FakeDirectory(most_values=2) as server:
         server.add(GROUPS, "cn=hpc", sAMAccountName="hpc", member=["a", "b", "c"])
-        server.faults[SEARCH, 1] = ends(0)
+        server.faults[SEARCH, 1] = fault
         error = await failure(server, schema=ACTIVE_DIRECTORY)
     assert "returned only a part of member of cn=hpc,ou=groups,dc=x" in str(error)
 
@@ -339,6 +357,30 @@ async def test_a_password_is_not_sent_without_start_tls(server: FakeDirectory) -
     error = await failure(server, start_tls=True, bind_dn="cn=reader,dc=x", password=b"secret")
     assert "doesn't do StartTLS (unsupported extended operation): use an ldaps:// URI" in str(error)
     assert [each.kind for each in server.requests] == [EXTENDED]
+
+
+async def test_what_is_put_in_before_the_handshake_of_start_tls_is_never_read(
+    server: FakeDirectory, tmp_path: Path
+) -> None:
+    """Somebody on the network answers the bind that comes next, in clear text."""
+    authority = Authority(tmp_path, "ca")
+    authority.create()
+    authority.issue("server", "ldap", hosts=("127.0.0.1",))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+    async def injects(server: FakeDirectory, request: Request, writer: asyncio.StreamWriter) -> bool:
+        welcome = fake.result(request.number + 1, BIND_RESPONSE)
+        writer.write(fake.result(request.number, EXTENDED_RESPONSE) + welcome)
+        await writer.drain()
+        await writer.start_tls(tls)
+        return True
+
+    server.faults[EXTENDED, 0] = injects
+    server.password = b"secret"
+    who = {"bind_dn": "cn=reader,dc=x", "password": b"guess", "authorities": authority.certificate.read_text()}
+    assert isinstance(await failure(server, start_tls=True, **who), Refused)
+    assert [each.kind for each in server.requests] == [EXTENDED, BIND]
 
 
 @pytest.mark.parametrize(
