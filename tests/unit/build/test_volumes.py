@@ -76,7 +76,8 @@ def test_a_nodeset_names_its_own_claims() -> None:
 
 
 def test_a_cluster_without_volumes_has_the_pods_that_it_had() -> None:
-    assert mounted(nodeset(), cluster()) == {"/etc/slurm": "secret"}
+    shared = {"/dev/shm": "emptyDir", "/var/lib/extrausers": "projected"}  # noqa: S108
+    assert mounted(nodeset(), cluster()) == {"/etc/slurm": "secret", **shared}
 
 
 @pytest.mark.parametrize(
