@@ -243,9 +243,9 @@ CANCELLED: Could not open stdout file: No such file or directory
     --output=/nonexistent/out
 CANCELLED: Could not open stdout file: Permission denied
     --output=/etc/slurm/slurm.key
-CANCELLED: REQUEST_FILE_BCAST(cpu-0): No such file or directory
+CANCELLED: No such file or directory
     --bcast=/nonexistent/x
-CANCELLED: REQUEST_FILE_BCAST(cpu-0): Read-only file system
+CANCELLED: Read-only file system
     --bcast=/etc/slurm/slurm.key
 COMPLETED or FAILED
     --prolog=/bin/false
