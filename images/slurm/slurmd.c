@@ -62,10 +62,10 @@ __attribute__((constructor)) static void prepare(void)
 	find_next();
 	const char *limit = getenv("SELTZER_LOGIN_TIMEOUT");
 	most_seconds = limit ? strtoul(limit, NULL, 10) : 0;
-	/* slurmd needs the variable, since it executes itself again on a reconfigure. Nothing that it starts does: this
-	 * library is the first one in it. */
 	if (strcmp(program_invocation_short_name, "slurmstepd") == 0)
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* slurmd needs the variable, since it executes itself again on a reconfigure. Nothing that it starts does: this
+	 * library is the first one in it. */
 	if (strcmp(program_invocation_short_name, "slurmd") != 0) {
 		const char *libraries = getenv("LD_PRELOAD");
 		const char *others = libraries ? strpbrk(libraries, ": ") : NULL;
@@ -219,7 +219,10 @@ static int open_for_user(const char *path, int flags, mode_t mode)
 	int file;
 
 	for (int tries = 0; (file = kernel_open(path, flags | O_NONBLOCK, mode)) < 0; tries++) {
-		/* Nobody reads from it. */
+		/* Another host has a lease of the file, and is asked for it. */
+		if (errno == EWOULDBLOCK)
+			return kernel_open(path, flags, mode);
+		/* Nobody reads from the FIFO. */
 		if (errno != ENXIO || tries >= TRIES)
 			return -1;
 		wait_a_bit();

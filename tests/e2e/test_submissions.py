@@ -15,7 +15,7 @@ from tests.e2e import submissions
 from tests.e2e.submissions import COMMANDS, Row
 from tests.harness import Answer, Cluster, Sandbox, until
 
-NODES = ("cpu-0", "cpu-1", "other-0")
+NODES = ("cpu-0", "cpu-1", "other-0", "other-1")
 # Runs on the login pod as root. Each row is run as its user, in that user's home, with files for what it prints. Rows
 # whose jobs wait run beside the others; all that is pending in the end is cancelled.
 DRIVER = r"""
@@ -166,11 +166,12 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster = Cluster(installed, "submissions", "demo")
     # More CPUs than the machine has, so that many jobs run at once.
     resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "32"}}
+    # For logins that hang. On cpu they may take as long as this machine needs.
     limit = {"name": "SELTZER_LOGIN_TIMEOUT", "value": "5"}
     template = {"spec": {"containers": [{"name": "slurmd", "env": [limit]}]}}
-    common = {"resources": resources, "podTemplate": template}
     cluster.create(
-        cpu={"replicas": 2, "partition": {"options": "Default=YES"}, **common}, other={"replicas": 1, **common}
+        cpu={"replicas": 2, "resources": resources, "partition": {"options": "Default=YES"}},
+        other={"replicas": 2, "resources": resources, "podTemplate": template},
     )
     cluster.wait_ready()
     yield cluster
@@ -218,11 +219,15 @@ def differs(row: Row, result: Result) -> str:
 def profile(cluster: Cluster) -> Iterator[Callable[[str], None]]:
     """Writes the user's ~/.profile on all nodes."""
 
+    def everywhere(*command: str) -> None:
+        for partition in ("cpu", "other"):
+            cluster.login("srun", f"--partition={partition}", "--nodes=2", *command)
+
     def write(text: str) -> None:
-        cluster.login("srun", "--nodes=2", "sh", "-c", 'printf "%s\\n" "$1" >~/.profile', "sh", text)
+        everywhere("sh", "-c", 'printf "%s\\n" "$1" >~/.profile', "sh", text)
 
     yield write
-    cluster.login("srun", "--nodes=2", "sh", "-c", "rm -f ~/.profile")
+    everywhere("sh", "-c", "rm -f ~/.profile")
 
 
 def test_a_job_has_its_users_login_environment_where_it_asks_for_it(
@@ -240,9 +245,9 @@ def test_a_login_shell_that_hangs_holds_its_job_and_nothing_else(
     cluster: Cluster, profile: Callable[[str], None]
 ) -> None:
     profile("setsid sleep 1000 & (sleep 1001 &); sleep 1002")
-    hangs = cluster.sbatch("true", "--export=NONE", "--nodelist=cpu-0")
+    hangs = cluster.sbatch("true", "--export=NONE", "--partition=other", "--nodelist=other-0")
     cluster.wait_for_job(hangs, "RUNNING")
-    assert cluster.login("srun", "--nodelist=cpu-0", "pgrep", "-c", "sleep") != "0\n"
+    assert cluster.login("srun", "--partition=other", "--nodelist=other-0", "pgrep", "-c", "sleep") != "0\n"
     until("it is held", lambda: cluster.job(hangs)["JobState"] == "PENDING")
     assert cluster.job(hangs)["Reason"] == "user_env_retrieval_failed_requeued_held"
     cluster.login("scancel", hangs)
