@@ -95,8 +95,8 @@ def test_open_mpi_under_srun_is_many_worlds_and_says_so(cluster: Cluster) -> Non
 
 
 def test_hpcc_solves_its_equations_and_measures_the_network(cluster: Cluster) -> None:
-    script = f"cat >hpccinf.txt <<'EOF'\n{HPCC}\nEOF\ntimeout 80 mpirun hpcc; cat hpccoutf.txt"
-    found = dict(line.partition("=")[::2] for line in batch(cluster, script).splitlines())
+    script = f"cat >hpccinf.txt <<'EOF'\n{HPCC}\nEOF\ntimeout 200 mpirun hpcc; cat hpccoutf.txt"
+    found = dict(line.partition("=")[::2] for line in batch(cluster, script, 240).splitlines())
     assert (found["Success"], found["CommWorldProcs"]) == ("1", f"{NODES}")
     assert float(found["RandomlyOrderedRingBandwidth_GBytes"]) > 0
 

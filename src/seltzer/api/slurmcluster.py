@@ -207,7 +207,8 @@ class NodeSetAccess(Part, frozen=True, kw_only=True):
     """Which NodeSets may join the cluster."""
 
     namespaces: Annotated[tuple[Namespace, ...], Meta(max_length=256), ScalarSet] = ()
-    """Other namespaces whose NodeSets may join. NodeSets in the cluster's own namespace always may."""
+    """Other namespaces whose NodeSets may join. NodeSets in the cluster's own namespace always may. All pods of the
+    cluster search these for the names of nodes: at most 23, and a change replaces the pods, nodes drained first."""
 
 
 class SlurmClusterSpec(Part, frozen=True, kw_only=True):
