@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests.fakes.apiserver.state import Id
+from tests.fakes.apiserver.things import NODESETS
 from tests.fakes.operator_rig import Rig, rigged
 
 from seltzer.kube import kinds
@@ -133,3 +134,24 @@ async def test_deleted_files_and_a_deleted_ledger_come_back() -> None:
             "all is as it was",
             lambda: names(rig).get("bob") == "/usr/sbin/nologin" and "bob 2002 -" in data(rig, "demo-uids", "users"),
         )
+
+
+async def test_a_nodeset_elsewhere_has_its_own_copy_that_follows() -> None:
+    async with rigged() as rig:
+        spec = {"nodeSets": {"namespaces": ["elsewhere"]}}
+        await rig.cluster(**spec, users={"inline": {"users": [ALICE]}})
+        ref = {"clusterRef": {"name": "demo", "namespace": "ns"}, "replicas": 1}
+        await rig.apply_in("elsewhere", NODESETS, "cpu", ref)
+
+        def copied() -> bool:
+            return data(rig, "cpu.passwd", "passwd") == data(rig, "demo-passwd", "passwd") != ""
+
+        def synced() -> set[str]:
+            return {pod["metadata"]["annotations"].get("seltzer.dev/users", "") for pod in rig.pods().values()}
+
+        await rig.until("alice is there, too", lambda: copied() and "alice" in data(rig, "cpu.passwd", "passwd"))
+        await rig.until("its pod shows it", lambda: bool(synced()) and "" not in synced())
+        (before,) = synced()
+        await rig.cluster(**spec, users={"inline": {"users": [ALICE, BOB]}})
+        await rig.until("bob follows", lambda: copied() and "bob" in data(rig, "cpu.passwd", "passwd"))
+        await rig.until("its kubelet is told", lambda: before not in synced())

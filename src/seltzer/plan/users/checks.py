@@ -14,7 +14,7 @@ _SYSTEM = """
     root daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc nobody nogroup adm tty disk fax
     voice cdrom floppy tape sudo audio dip operator src shadow utmp video sasl plugdev staff users input sgx kvm render
     crontab sshd ssh_agent _ssh messagebus polkitd munge slurm slurmrestd slurmdbd mysql postfix systemd-network
-    systemd-resolve systemd-timesync systemd-journal _apt ntp dnsmasq tcpdump uuidd all default
+    systemd-resolve systemd-timesync systemd-journal _apt ntp dnsmasq tcpdump uuidd
 """
 SYSTEM: Final = frozenset(_SYSTEM.split())
 # Numbers that programs take for "nobody" or "none".

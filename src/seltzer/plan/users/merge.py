@@ -240,13 +240,17 @@ class _Work:
     def _with_members(self) -> tuple[Group, ...]:
         """The groups with all their members, whichever side names the other."""
         members = {name: self.accounts.keys() & group.members for name, group in self.groups.items()}
+        unknown: dict[tuple[str, str], list[str]] = {}
         for account in self.accounts.values():
             for name in account.groups:
                 if name in members:
                     members[name].add(account.name)
                 else:
-                    why = f"no source has the group {name[:64]!r}: add it, or remove it from {account.name}'s groups"
-                    self.refusals.append(Refusal(account.name, self.origins[account.name], why))
+                    unknown.setdefault((name, self.origins[account.name]), []).append(account.name)
+        for (name, source), users in unknown.items():
+            more = f" and {len(users) - 1:,} more" if len(users) > 1 else ""
+            why = f"no source has this group, which {users[0]}{more} should be in: add it, or remove it from them"
+            self.refusals.append(Refusal(name[:64], source, why))
         found = (replace(group, members=tuple(sorted(members[name]))) for name, group in self.groups.items())
         return tuple(sorted(found, key=lambda each: (each.gid, each.name)))
 

@@ -66,9 +66,10 @@ def test_a_group_and_its_members_may_come_from_either_side() -> None:
 
 
 def test_a_group_that_nobody_knows_costs_only_the_membership() -> None:
-    merged = first(inline(replace(ALICE, groups=("nothing",)), BOB))
+    merged = first(inline(replace(ALICE, groups=("nothing",)), replace(BOB, groups=("nothing",))))
     assert active(merged) == {"alice": 2001, "bob": 2002}
-    assert "no source has the group 'nothing'" in refused(merged)["alice"]
+    assert "no source has this group, which alice and 1 more should be in" in refused(merged)["nothing"]
+    assert len(merged.refusals) == 1, "ten thousand users may be in it"
 
 
 @pytest.mark.parametrize(
