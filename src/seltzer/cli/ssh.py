@@ -34,8 +34,11 @@ from seltzer.view.facts import LOGIN_USER
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print an entry for ~/.ssh/config instead.")]
 
-# sshd's port, from within the pod. Whichever end closes first ends it.
-_RELAY = f"exec 3<>/dev/tcp/127.0.0.1/{login.PORT} || exit; cat <&3 & cat >&3; kill $! 2>/dev/null"
+# sshd's port, from within the pod. Whichever end closes first ends it: ssh waits for the end of this.
+_RELAY = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{login.PORT} 4<&0 || exit; "
+    "cat <&3 & cat <&4 >&3 & wait -n; kill $(jobs -p) 2>/dev/null"
+)
 # [USER@]NAME:PATH, as scp knows it: a word with a slash before its colon is a file here.
 _REMOTE = re.compile(r"(?:(?P<user>[^@:/\s]+)@)?(?P<name>[a-z]([-a-z0-9]*[a-z0-9])?):(?P<path>.*)", re.DOTALL)
 

@@ -8,9 +8,21 @@ import pytest
 from msgspec.structs import replace
 from tests.builders.objects import nodeset
 
-from seltzer.api.core import Lease, LeaseSpec, Node, NodeCondition, NodeMeta, NodeStatus, ObjectMeta, Pod, PodSpec
+from seltzer.api.core import (
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeCondition,
+    NodeMeta,
+    NodeStatus,
+    ObjectMeta,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+)
 from seltzer.api.labels import CLUSTER, COMPONENT, NODESET
-from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterSpec
+from seltzer.api.volumes import Home
 from seltzer.build import operator as build_operator
 from seltzer.build.images import Images
 from seltzer.controllers import operator as operators
@@ -222,3 +234,23 @@ def test_the_operator_may_watch_whatever_a_controller_is_registered_with() -> No
                 for verb in rule["verbs"]
             }
             assert allowed >= {"get", "list", "watch"}, resource.kind
+
+
+def test_a_claim_concerns_those_whose_home_it_is() -> None:
+    rig = Rig()
+
+    def put(name: str) -> list[str]:
+        rig.told.clear()
+        rig.caches.all_claims.put(PersistentVolumeClaim(metadata=rig.meta(name)))
+        return sorted(rig.told)
+
+    for name, home in (("ours", Home()), ("theirs", Home(claim="files")), ("none", None)):
+        rig.caches.clusters.put(SlurmCluster(metadata=rig.meta(name), spec=SlurmClusterSpec(home=home)))
+    for name, of in (("a", "ours"), ("b", "theirs")):
+        rig.caches.nodesets.put(replace(nodeset(name=name, cluster=of), metadata=rig.meta(name)))
+    own = nodeset({"home": {"claim": "own"}}, name="c", cluster="none")
+    rig.caches.nodesets.put(replace(own, metadata=rig.meta("c")))
+    assert put("ours-home") == ["ns/ours", "set ns/a"]
+    assert put("files") == ["ns/theirs", "set ns/b"]
+    assert put("own") == ["set ns/c"]
+    assert put("somebody-elses") == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -35,6 +35,7 @@ from seltzer.api.slurmcluster import (
     SlurmClusterStatus,
     Storage,
 )
+from seltzer.api.volumes import Home
 from seltzer.build.components import login, slurmrestd
 from seltzer.build.components.table import CONTROL_PLANE, findings
 from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
@@ -196,6 +197,15 @@ def test_the_volume_goes_only_if_the_user_asked_for_that() -> None:
     claim = Delete("PersistentVolumeClaim", "ns", "demo-slurmctld", "u-claim")
     assert actions(seen(gone, claim=CLAIM)) == (claim, SetFinalizer(False))
     assert actions(seen(gone)) == (SetFinalizer(False),)
+
+
+@pytest.mark.parametrize(("on_delete", "goes"), [("retain", False), ("delete", True)])
+def test_peoples_files_go_only_if_the_user_asked_for_that(on_delete: Literal["retain", "delete"], goes: bool) -> None:
+    gone = cluster(deleted=True, spec=SlurmClusterSpec(home=Home(on_delete=on_delete)))
+    found = actions(seen(gone, home=CLAIM, home_name="demo-home"))
+    assert any(isinstance(each, Delete) for each in found) == goes
+    theirs = cluster(deleted=True, spec=SlurmClusterSpec(home=Home(claim="files", on_delete=on_delete)))
+    assert actions(seen(theirs, home=CLAIM, home_name="files")) == (SetFinalizer(False),)
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------
