@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,7 @@ def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluste
     before = lives(cluster)
     assert names(cluster) == {"ada", "bob", "dan"}
     assert cluster.login("srun", "--chdir=/", "id").strip() == "uid=2001(ada) gid=2001(ada) groups=2001(ada),3001(lab)"
+    assert re.search(r"^ada +2001 .* ldap ", cluster.seltzer("users", "demo").stdout, re.MULTILINE)
     words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600")
     job = cluster.login(*words, user="bob").strip()
     cluster.wait_for_job(job, "RUNNING")
@@ -115,6 +117,7 @@ def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluste
     assert cluster.run(*words, user="bob").code != 0, "bob is nobody any more"
     assert cluster.jobs()[job] == "RUNNING"
     wait_for(cluster, "EntriesRefused", "dan has uid 2004, not 2999")
+    assert "dan has uid 2004, not 2999" in cluster.seltzer("users", "demo").stdout
     assert cluster.login("id", "-u", "dan").strip() == "2004"
 
     # The directory dies. Everybody stays, and works on.
