@@ -108,6 +108,7 @@ static int reap(int (*run)(void *), void *argument, pid_t parent, const sigset_t
 	sigset_t news;
 	int status = 0, wanted = 1;
 
+	prctl(PR_SET_NAME, "seltzer-reaper");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
@@ -154,6 +155,8 @@ static void stand_in(int (*run)(void *), void *argument, pid_t slurmd, const sig
 	int status = 0;
 	pid_t self = getpid();
 
+	/* The start script knows it by this name, and ends logins that a reconfigure waits for. */
+	prctl(PR_SET_NAME, "seltzer-login");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != slurmd)
 		_exit(1);

@@ -253,6 +253,18 @@ def test_a_login_shell_that_hangs_holds_its_job_and_nothing_else(
     cluster.login("scancel", hangs)
 
 
+def test_a_login_shell_that_hangs_does_not_keep_slurmd_from_a_new_configuration(
+    cluster: Cluster, profile: Callable[[str], None]
+) -> None:
+    profile("sleep 1003")
+    hangs = cluster.sbatch("true", "--export=NONE", "--nodelist=cpu-0")
+    cluster.wait_for_job(hangs, "RUNNING")
+    cluster.in_controller("scontrol", "reconfigure")
+    until("it is held", lambda: cluster.job(hangs)["Reason"] == "user_env_retrieval_failed_requeued_held")
+    cluster.login("srun", "--nodelist=cpu-0", "true")
+    cluster.login("scancel", hangs)
+
+
 ATTACK = r"""
 can() { "$@" >/dev/null 2>&1 && echo "can: $*"; }
 opens() { (exec 9<"$1") 2>/dev/null && echo "opens $1"; }

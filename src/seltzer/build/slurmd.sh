@@ -28,6 +28,15 @@ is_deaf() {
     grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
+# Before it executes itself again, slurmd waits for users' login shells, up to two minutes, and takes no connections. A
+# shell that hangs must not keep a node: its job is held, and slurmd goes on.
+end_logins() {
+    local process name
+    for process in /proc/[0-9]*; do
+        { read -r name <"$process/comm"; } 2>/dev/null && [[ $name == seltzer-login ]] && kill -KILL "${process#/proc/}"
+    done
+}
+
 # Whether jobs can come.
 listens() {
     grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
@@ -66,6 +75,7 @@ while :; do
             exit 0
         fi
         if is_deaf; then deaf=$((deaf + 1)); else deaf=0; fi
+        if ((deaf == LOOKS - 2)); then end_logins; fi
         if ((deaf >= LOOKS)); then
             echo "seltzer: slurmd takes no connections and is started again; its jobs go on"
             kill -KILL "$slurmd"
