@@ -76,7 +76,7 @@ def test_a_nodeset_names_its_own_claims() -> None:
 
 
 def test_a_cluster_without_volumes_has_the_pods_that_it_had() -> None:
-    shared = {"/dev/shm": "emptyDir", "/var/lib/extrausers": "projected"}  # noqa: S108
+    shared = {"/dev/shm": "emptyDir", "/var/lib/extrausers": "projected"}
     assert mounted(nodeset(), cluster()) == {"/etc/slurm": "secret", **shared}
 
 
