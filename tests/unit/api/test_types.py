@@ -134,8 +134,8 @@ def values(info: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.StrType(pattern=str(pattern), min_length=least, max_length=most):
             fits = st.from_regex(pattern)
             return fits.filter(lambda text: (least or 0) <= len(text) <= (most or len(text)))
-        case inspect.VarTupleType(item_type=item):
-            return st.lists(values(item), max_size=3)
+        case inspect.VarTupleType(item_type=item, min_length=least):
+            return st.lists(values(item), min_size=least or 0, max_size=3)
         case inspect.DictType(value_type=inspect.AnyType()):
             return st.dictionaries(
                 st.text(max_size=5), st.none() | st.integers(0, 9) | st.lists(st.booleans()), max_size=3

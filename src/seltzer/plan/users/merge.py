@@ -78,15 +78,15 @@ class _Work:
 
     def source(self, source: Source) -> None:
         """Take what a source lists, or what it last listed."""
-        before = self._last_of(source.name)
-        why = source.error or ("" if source.explicit or source.accounts or not before else _EMPTY)
+        before, groups_before = self._last_of(source.name), self._last_groups_of(source.name)
+        # A source may list groups only. All of its users may have moved to another source, so groups count as well.
+        lost = not source.accounts and bool(before or (groups_before and not source.groups))
+        why = source.error or (_EMPTY if lost and not source.explicit else "")
         if why:
             self.failures.append(Failure(source.name, why, source.since, source.pending))
-            groups = self._last_groups_of(source.name)
         else:
             self.refusals += source.unreadable
-            groups = source.groups
-        for group in groups:
+        for group in groups_before if why else source.groups:
             self._group(group, source)
         for account in before if why else source.accounts:
             self._account(account, source)

@@ -238,6 +238,16 @@ def _source(name: str) -> st.SearchStrategy[Source]:
 STEPS = st.lists(st.tuples(_source("inline"), _source("ldap"), st.booleans()), min_size=1, max_size=6)
 
 
+def test_a_directory_that_lists_nothing_keeps_its_groups_when_its_last_user_has_moved_to_the_spec() -> None:
+    team = Group("team", 2001)
+    before = first(Source("ldap", (Account("cy", 3001),), (team,)))
+    sources = (inline(Account("cy", 3001)), Source("ldap"))
+    merged = merge(sources, before.ledger, published(before))
+    again = merge(sources, merged.ledger, published(merged))
+    assert merged.ledger.groups["team"] == Entry(2001, "ldap")
+    assert (published(again), again.ledger, again.failures) == (published(merged), merged.ledger, merged.failures)
+
+
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, Source, bool]]) -> None:
