@@ -106,8 +106,8 @@ def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]
     slurm.requeue(sorted(ids.values()))
     after = slurm.pending()
     done = {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
-    # One that was saved as held and has started since was released in between. Only now: in the log a release looks like
-    # that of a person, who wants it to start whatever happened before.
+    # One that was saved as held had been released before it started. Not sooner than here: in the log it looks like the
+    # release by a person, who wants the job to start whatever happened before.
     held = [name for name, listed, _ in todo if name in done and listed.held]
     if held:
         slurm.release(held)
