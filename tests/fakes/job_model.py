@@ -332,6 +332,12 @@ class World:
             record.held = True
             self.log(f"sched: _hold_job_rec: hold on JobId={record.id} by uid 401")
 
+    def release(self, names: Sequence[str]) -> None:
+        self._asked()
+        for record in self._pending(names):
+            record.held = False
+            self.log(f"sched: _release_job_rec: release hold on JobId={record.id} by uid 401")
+
     def cancel_jobs(self, names: Sequence[str], by_owner: bool = False) -> None:
         if not by_owner:
             self._asked()

@@ -105,7 +105,14 @@ def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]
         return set()
     slurm.requeue(sorted(ids.values()))
     after = slurm.pending()
-    return {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
+    done = {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
+    # One that was saved as held had been released before it started. Not sooner than here: in the log it looks like the
+    # release by a person, who wants the job to start whatever happened before.
+    held = [name for name, listed, _ in todo if name in done and listed.held]
+    if held:
+        slurm.release(held)
+        slurm.delay(held)
+    return done
 
 
 def _delay(names: Sequence[str], slurm: Controller) -> set[str]:

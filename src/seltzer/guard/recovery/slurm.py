@@ -119,6 +119,10 @@ class SlurmCommands:
             with suppress(SlurmError):  # they are held, which is what matters
                 self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"AdminComment={why}"])
 
+    def release(self, names: Sequence[str]) -> None:
+        for part in _parts(names):
+            self._run([self._places.scontrol, "release", ",".join(part)])
+
     def cancel_jobs(self, names: Sequence[str]) -> None:
         for part in _parts(names):
             self._run([self._places.scancel, *part])

@@ -109,6 +109,12 @@ class Ctl:
                 if key[0] == int(job) and task in ("", key[1]) and not self.holds_nothing:
                     self.jobs[key] = replace(listed, held=True)
 
+    def release(self, names: Sequence[str]) -> None:
+        self._answer()
+        for key, listed in self.jobs.items():
+            if (f"{key[0]}_{key[1]}" if key[1] else str(key[0])) in names:
+                self.jobs[key] = replace(listed, held=False)
+
     def cancel_jobs(self, names: Sequence[str]) -> None:
         self._answer()
         self.cancelled += names

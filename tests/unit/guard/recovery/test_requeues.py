@@ -95,6 +95,15 @@ def test_a_job_that_can_not_be_requeued_is_held(epoch: Path, ctl: Ctl, saved: bo
     assert ctl.jobs[12, ""].held
 
 
+def test_a_job_that_was_saved_as_held_and_has_started_since_is_released(epoch: Path) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12, held=True)
+    release = "sched: _release_job_rec: release hold on JobId=12 by uid 1000"
+    assert run(epoch, ctl, LINE % (1, release) + LINE % (2, START % 12)) == {"12": "requeued"}
+    assert not ctl.jobs[12, ""].held and ctl.late[-1] == "12"
+    assert settle(epoch, ctl) == {} and ctl.now == ["12"]
+
+
 def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
     ctl = Ctl(free={12}, delays_nothing=True)
     ctl.knows(12)
