@@ -12,13 +12,19 @@ import pytest
 
 # A worker that begins one of these last keeps the others waiting: the modules that take a minute or more.
 _LONGEST_FIRST = (
+    "test_submissions",
     "test_campaign",
+    "test_mpi",
+    "test_home",
+    "test_users",
     "test_meddling",
     "test_submissions",
     "test_failover",
     "test_config",
     "test_state",
     "test_kept_jobs",
+    "test_names",
+    "test_ldap",
     "test_bad_input",
     "test_operator_killed",
     "test_updates",

@@ -308,15 +308,23 @@ def other(cluster: Cluster, *command: str) -> Answer:
     return cluster.kubectl("exec", *login, "--", *become, *command, check=False)
 
 
+def hold(cluster: Cluster, *options: str) -> str:
+    """A job on cpu-0 whose script is under way: Slurm shows a job as running before there is a script to signal."""
+    job = cluster.hold("--nodelist=cpu-0", *options)
+    script = ("exec", "cpu-0", "--container=slurmd", "--", "pgrep", "-u", "user", "-fx", "sleep 900")
+    until("the script runs", lambda: cluster.kubectl(*script, check=False).stdout)
+    return job
+
+
 def test_a_job_can_not_reach_slurms_key_nor_the_jobs_of_others(cluster: Cluster) -> None:
-    victim = cluster.hold("--nodelist=cpu-0", "--export=ALL,SECRET=x")
+    victim = hold(cluster, "--export=ALL,SECRET=x")
     answer = other(cluster, "srun", "--nodelist=cpu-0", "bash", "-c", f"{ATTACK}\necho tried all", "bash", victim)
     assert answer.stdout == "reads /proc/self/environ\ntried all\n", answer
     cluster.release(victim)
 
 
 def test_a_job_that_kills_all_it_can_kills_what_is_its_users(cluster: Cluster) -> None:
-    victim = cluster.hold("--nodelist=cpu-0")
+    victim = hold(cluster)
     script = "for i in {1..200}; do sleep 900 & done; kill -9 -1; echo killed"
     assert other(cluster, "srun", "--nodelist=cpu-0", "bash", "-c", script).stdout == "killed\n"
     assert cluster.jobs()[victim] == "RUNNING"
