@@ -81,7 +81,12 @@ def batch(cluster: Cluster, script: str, deadline: float = 90.0) -> str:
 def test_ranks_that_a_batch_job_starts_are_one_world_also_with_a_node_that_was_replaced(cluster: Cluster) -> None:
     before = cluster.pods("cpu")["cpu-1"]["status"]["podIP"]
     cluster.kubectl("delete", "pod", "cpu-1")
-    until("cpu-1 is another pod", lambda: cluster.pods("cpu")["cpu-1"]["status"].get("podIP", before) != before)
+
+    def is_replaced() -> bool:
+        pod = cluster.pods("cpu").get("cpu-1")
+        return pod is not None and pod["status"].get("podIP", before) != before
+
+    until("cpu-1 is another pod", is_replaced)
     until("cpu-1 is idle", lambda: cluster.slurm_nodes().get("cpu-1", "").startswith("IDLE+DYNAMIC"))
     assert lines(cluster, "srun --mpi=pmi2 /tmp/hello") == WORLD  # also brings the program to the new node
     assert ranks(batch(cluster, "mpiexec.mpich /tmp/hello")) == WORLD

@@ -25,7 +25,7 @@ def shown(sandbox: Sandbox) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(sandbox: Sandbox, shown: str) -> Cluster:
-    return Cluster(sandbox, demo.NAMESPACE, demo.CLUSTER)
+    return Cluster(sandbox, demo.NAMESPACE, demo.CLUSTER, user=demo.USER)
 
 
 def test_the_demo_shows_all_that_it_promises(shown: str) -> None:
@@ -66,14 +66,14 @@ def test_srun_answers_from_pods_on_different_nodes(cluster: Cluster) -> None:
 
 
 def test_a_job_runs_as_its_user(cluster: Cluster) -> None:
-    assert cluster.login("srun", "id", "--user", "--name") == "user\n"
+    assert cluster.login("srun", "id", "--user", "--name") == f"{demo.USER}\n"
 
 
 def test_rest_tells_the_same(cluster: Cluster) -> None:
     assert {node["name"] for node in cluster.rest("nodes/")["nodes"]} == NODES
     job = cluster.sbatch("sleep 0.1")
     (found,) = cluster.rest(f"job/{job}")["jobs"]
-    assert (found["job_id"], found["user_name"]) == (int(job), "user")
+    assert (found["job_id"], found["user_name"]) == (int(job), demo.USER)
     until("the job is done", lambda: cluster.rest(f"job/{job}")["jobs"][0]["job_state"] == ["COMPLETED"])
 
 
