@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -98,8 +99,8 @@ def lives(cluster: Cluster) -> dict[str, object]:
     }
 
 
-def ssh(cluster: Cluster, key: Path, user: str, *command: str) -> Answer:
-    with cluster.sandbox.forward("service/demo-login", 22, cluster.namespace) as address:
+def ssh(cluster: Cluster, key: Path, user: str, *command: str, service: str = "demo-login") -> Answer:
+    with cluster.sandbox.forward(f"service/{service}", 22, cluster.namespace) as address:
         host, _, port = address.rpartition(":")
         quiet = ("UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no", "BatchMode=yes", "LogLevel=ERROR")
         options = [word for each in (*quiet, "IdentitiesOnly=yes", "IdentityAgent=none") for word in ("-o", each)]
@@ -163,6 +164,44 @@ def test_a_key_opens_the_account_of_its_user_and_no_other(cluster: Cluster, keys
     for name, account in (("alice", "bob"), ("bob", "alice"), ("alice", "carol"), ("alice", "root"), ("bob", "slurm")):
         answer = ssh(cluster, keys[name], account, "id")
         assert "Permission denied (publickey)" in answer.stderr, f"{name} as {account}: {answer}"
+
+
+def test_a_login_set_has_users_and_limits_of_its_own(cluster: Cluster, keys: Mapping[str, Path]) -> None:
+    staff = {"name": "staff", "users": ["alice"], "limits": {"memory": "2Gi", "cpuTime": "30m"}}
+    cluster.patch("slurmcluster", "demo", {"spec": {"logins": [staff]}})
+    service = "demo-login-staff"
+    until("the set is ready", lambda: replicas(cluster, service) == 1, 90)
+    answer = ssh(cluster, keys["alice"], "alice", "ulimit -H -v; ulimit -H -t; srun id -un", service=service)
+    assert answer.stdout == f"{2 * 1024 * 1024}\n{30 * 60}\nalice\n", answer.stderr
+    assert "Permission denied (publickey)" in ssh(cluster, keys["bob"], "bob", "id", service=service).stderr
+    assert ssh(cluster, keys["bob"], "bob", "id", "-un").stdout == "bob\n", "the other set is open to all"
+    there = cluster.seltzer("shell", "--login", "staff", "--user", "bob", "demo", "hostname")
+    assert there.stdout.startswith(f"{service}-")
+    change_of_group = {**staff, "users": [], "groups": ["team"], "replicas": 2}
+    cluster.patch("slurmcluster", "demo", {"spec": {"logins": [change_of_group]}})
+    until("the change is out", lambda: replicas(cluster, service) == 2, 90)
+    assert ssh(cluster, keys["alice"], "alice", "id", "-un", service=service).stdout == "alice\n"
+    assert "Permission denied (publickey)" in ssh(cluster, keys["bob"], "bob", "id", service=service).stderr
+
+
+def test_a_login_set_that_is_taken_out_leaves_nothing(cluster: Cluster) -> None:
+    kinds, of_set = "deployments,services,configmaps,networkpolicies,pods", "app.kubernetes.io/component=login-staff"
+    listed = ("get", kinds, "--selector", of_set, "--output=name")
+    assert len(cluster.kubectl(*listed).stdout.split()) >= 5
+    cluster.patch("slurmcluster", "demo", {"spec": {"logins": []}})
+    until("all is gone", lambda: not cluster.kubectl(*listed).stdout.split(), 90)
+    assert cluster.login("srun", "id", "-un", user="alice") == "alice\n"
+
+
+def replicas(cluster: Cluster, deployment: str) -> int:
+    """How many pods of the set are ready and as the spec says now; 0 until there is one."""
+    found = cluster.kubectl("get", "deployment", deployment, "--output=json", check=False)
+    if found.code:
+        return 0
+    status = json.loads(found.stdout)
+    current = status["metadata"]["generation"] == status["status"].get("observedGeneration")
+    only = status["status"].get("replicas", 0) == status["status"].get("updatedReplicas", 0)
+    return int(status["status"].get("readyReplicas", 0)) if current and only else 0
 
 
 def test_a_change_is_in_every_container_soon_and_restarts_none(cluster: Cluster) -> None:

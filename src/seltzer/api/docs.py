@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 
 def of_class(cls: type[Any]) -> str:
     """The docstring of a class."""
@@ -19,7 +21,15 @@ def of_class(cls: type[Any]) -> str:
 
 
 def of_fields(cls: type[Any]) -> Mapping[str, str]:
-    """The docstring below each field of a class, by the field's name in Python."""
+    """The docstring below each field of a class and of the Structs that it extends, by the field's name in Python."""
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        if issubclass(each, Struct) and each is not Struct:
+            found |= _of_own_fields(each)
+    return found
+
+
+def _of_own_fields(cls: type[Any]) -> Mapping[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     definition = tree.body[0]
     assert isinstance(definition, ast.ClassDef)

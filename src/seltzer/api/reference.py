@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, inspect
 
-from . import common, config, docs, nodeset, schema, slurmcluster, volumes
+from . import common, config, docs, login, nodeset, schema, slurmcluster, volumes
 from .common import API_VERSION, Rule
 
 _HEAD: Final = f"""\
@@ -48,7 +48,8 @@ _WORDS: Final = (
     _Word("object name", common.ObjectName),
     _Word("namespace", common.Namespace),
     _Word("cluster name", slurmcluster.ClusterName),
-    _Word("public key", slurmcluster.AuthorizedKey),
+    _Word("login set name", login.LoginSetName),
+    _Word("public key", login.AuthorizedKey),
     _Word("feature", nodeset.Feature),
     _Word("partition name", nodeset.PartitionName),
     _Word("partition options", nodeset.PartitionOptions),

@@ -35,6 +35,7 @@ from .common import (
 )
 from .config import CONFIG_RULES, ConfigFile
 from .core import ObjectMeta
+from .login import LOGINS_RULE, SCALAR_SET, Login, LoginSet
 from .status import JobCounts, SlurmClusterStatus
 from .users import Users
 from .volumes import MOUNTS_RULE, Home, Mounts
@@ -51,10 +52,7 @@ ClusterName = Annotated[
         40,
     ),
 ]
-AuthorizedKey = Annotated[
-    str, text(r"^[^\r\n]+\Z", "a key is one line: write each line of authorized_keys as one item of the list", 16384)
-]
-ScalarSet = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
+_BY_NAME = Meta(extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
 
 
 class Storage(Part, frozen=True, kw_only=True):
@@ -157,56 +155,10 @@ class Rest(Part, frozen=True, kw_only=True):
     """Changes to the pods, on top of spec.podTemplate. The main container is called slurmrestd."""
 
 
-class Service(Part, frozen=True, kw_only=True):
-    """The Service of the login pods."""
-
-    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    """Who can reach it: pods only, clients that reach a Kubernetes node, or clients that reach the load balancer."""
-
-    annotations: Mapping[str, str] = {}
-    """Annotations for the load balancer or the DNS controller of your cloud."""
-
-
-class SecretRef(Part, frozen=True, kw_only=True):
-    """A Secret in the cluster's namespace."""
-
-    name: ObjectName
-    """The name of the Secret."""
-
-
-class Login(Part, frozen=True, kw_only=True):
-    """Pods with sshd and Slurm's commands, where people log in."""
-
-    replicas: Annotated[int, Meta(ge=0, le=64)] = 1
-    """How many login pods there are; 0 for none."""
-
-    image: Image | None = None
-    """The image to run; by default the one released with the operator."""
-
-    authorized_keys: Annotated[tuple[AuthorizedKey, ...], Meta(max_length=256), ScalarSet] = ()
-    """SSH public keys that may log in as `user`, each as a line of an authorized_keys file. That is the only user
-    while spec.users names no source; users from a source have their own keys."""
-
-    authorized_keys_secret: SecretRef | None = None
-    """A Secret that holds more public keys of `user` under the key authorized_keys."""
-
-    service: Service = Service()
-
-    session_timeout: Duration = "10m"
-    """How long a login pod that is replaced or deleted waits for people to log out, such as 30m or 8h. They see a
-    message. A pod on which nobody is logged in goes at once."""
-
-    resources: Resources = Resources()
-    """CPU and memory of the login container."""
-
-    pod_template: PodTemplate = PodTemplate()
-    """Changes to the pods, on top of spec.podTemplate. The main container is called login."""
-
-
 class NodeSetAccess(Part, frozen=True, kw_only=True):
     """Which NodeSets may join the cluster."""
 
-    namespaces: Annotated[tuple[Namespace, ...], Meta(max_length=256), ScalarSet] = ()
+    namespaces: Annotated[tuple[Namespace, ...], Meta(max_length=256), SCALAR_SET] = ()
     """Other namespaces whose NodeSets may join. NodeSets in the cluster's own namespace always may. All pods of the
     cluster search these for the names of nodes: at most 23, and a change replaces the pods, nodes drained first."""
 
@@ -214,7 +166,7 @@ class NodeSetAccess(Part, frozen=True, kw_only=True):
 class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     """The desired state of the cluster. An empty spec is a working cluster."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*CONFIG_RULES, MOUNTS_RULE)
+    rules: ClassVar[tuple[Rule, ...]] = (*CONFIG_RULES, MOUNTS_RULE, LOGINS_RULE)
 
     cluster_name: ClusterName | None = None
     """Slurm's name of the cluster, in accounting and on the command line; by default metadata.name. Immutable."""
@@ -224,6 +176,9 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     rest: Rest = Rest()
 
     login: Login = Login()
+
+    logins: Annotated[tuple[LoginSet, ...], Meta(max_length=16), _BY_NAME] = ()
+    """More sets of login pods, for example for one group, or with another image."""
 
     users: Users = Users()
 

@@ -13,8 +13,8 @@ from .names import Manifest
 
 
 def applied(cluster: SlurmCluster) -> list[Manifest]:
-    """The policies in the cluster's namespace, one for each component."""
-    return [_policy(cluster, component) for component in COMPONENTS]
+    """The policies in the cluster's namespace, one for each component and each variant of it."""
+    return [_policy(cluster, component, label) for component in COMPONENTS for label in component.labels(cluster)]
 
 
 def of_nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> Manifest:
@@ -31,9 +31,10 @@ def of_nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> Manifest:
     return {**head, "spec": _spec(names.nodeset_selector(nodeset, cluster), cluster, slurmd.COMPONENT)}
 
 
-def _policy(cluster: SlurmCluster, component: Component) -> Manifest:
-    head = names.manifest("NetworkPolicy", "networking.k8s.io/v1", cluster, component.name, component.named(cluster))
-    return {**head, "spec": _spec(names.selector(cluster, component.name), cluster, component)}
+def _policy(cluster: SlurmCluster, component: Component, label: str) -> Manifest:
+    name = names.of_component(cluster, label)
+    head = names.manifest("NetworkPolicy", "networking.k8s.io/v1", cluster, label, name)
+    return {**head, "spec": _spec(names.selector(cluster, label), cluster, component)}
 
 
 def _spec(selector: dict[str, str], cluster: SlurmCluster, component: Component) -> Manifest:
@@ -56,8 +57,12 @@ def _peers(cluster: SlurmCluster, name: str) -> list[Manifest]:
     if name == OPERATOR:
         # In any namespace: its requests are signed.
         return [{"namespaceSelector": {}, "podSelector": {"matchLabels": {names.NAME: names.OPERATOR}}}]
-    pods = {"podSelector": {"matchLabels": names.selector(cluster, name)}}
+    component = BY_NAME[name]
     return [
-        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}, **pods}
-        for namespace in BY_NAME[name].namespaces(cluster)
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "podSelector": {"matchLabels": names.selector(cluster, label)},
+        }
+        for label in component.labels(cluster)
+        for namespace in component.namespaces(cluster)
     ]

@@ -7,8 +7,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from seltzer.build.components import slurmd
-from seltzer.build.components.table import BY_NAME, CONTROL_PLANE
-from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR
+from seltzer.build.components.table import CONTROL_PLANE
+from seltzer.build.names import CLUSTER, COMPONENT, OPERATOR, of_component
 from seltzer.cli import gather, kube, kubectl
 from seltzer.cli.kube import Place
 from seltzer.cli.options import SYSTEM_NAMESPACE, Context, Follow, Namespace
@@ -76,18 +76,18 @@ async def _leader(client: Client, namespace: str) -> str:
 async def _find(client: Client, place: Place, name: str, component: str) -> tuple[str, str, str]:
     """The namespace, the pod or its Deployment, and the container."""
     cluster = await kube.cluster(client, place, name)
-    if component in DAEMONS:
-        log = BY_NAME[component].log
+    deployments = {label: each.log for each in CONTROL_PLANE for label in each.labels(cluster)}
+    if log := deployments.get(component):
         if log.pod == "lease":
             seen = await gather.controller(client, place.namespace, name)
             return place.namespace, seen.target(name), log.container
-        return place.namespace, f"deployment/{BY_NAME[component].named(cluster)}", log.container
+        return place.namespace, f"deployment/{of_component(cluster, component)}", log.container
     nodes: dict[str, str] = {}
     for namespace in dict.fromkeys((place.namespace, *cluster.spec.node_sets.namespaces)):
         selector = {"labelSelector": f"{CLUSTER}={name},{COMPONENT}={slurmd.NAME}"}
         found = await client.list_all(kinds.PODS, namespace, params=selector)
         nodes |= {pod.metadata.name: namespace for pod in found.items}
     if component not in nodes:
-        known = suggestion(component, (*DAEMONS, "operator", *sorted(nodes)))
+        known = suggestion(component, (*deployments, "operator", *sorted(nodes)))
         raise SeltzerError(f"{name} has no {component!r}; {known}")
     return nodes[component], f"pod/{component}", slurmd.COMPONENT.log.container

@@ -27,5 +27,8 @@ User = Annotated[
     str | None,
     Parameter(help="The user on the login pod. Needed if spec.users names a source; otherwise there is one user."),
 ]
+LoginSet = Annotated[
+    str | None, Parameter(name="--login", help="The login set, an item of spec.logins; by default that of spec.login.")
+]
 
 SYSTEM_NAMESPACE = "seltzer-system"

@@ -15,25 +15,26 @@ from uuid import uuid4
 from cyclopts import CycloptsError, Parameter
 
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build.components import login
+from seltzer.build.components import login as logins
 from seltzer.cli import kube, kubectl
-from seltzer.cli.options import Context, Namespace, User
+from seltzer.cli.options import Context, LoginSet, Namespace, User
 from seltzer.errors import SeltzerError
 from seltzer.view.facts import LOGIN_USER
+from seltzer.view.text import suggestion
 
 Cluster = Annotated[str, Parameter(help="The cluster.")]
 Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
 
 # These change nothing, whoever runs them.
 _READING = ("squeue", "sinfo")
-_OURS = ("--namespace", "-n", "--context", "--user", "--print")
+_OURS = ("--namespace", "-n", "--context", "--user", "--login", "--print")
 _OURS_BARE = ("--print",)
 
 # $0 is the user. setpriv, unlike su, stays in the terminal's session: Ctrl-C and job control work.
 # A home directory that must not be used ends it; the script says why.
 _BECOME = f"""\
 id "$0" >/dev/null || exit
-test ! -e {login.MAKE_HOME} || sh {login.MAKE_HOME} "$0" >&2 || exit
+test ! -e {logins.MAKE_HOME} || sh {logins.MAKE_HOME} "$0" >&2 || exit
 exec setpriv --reuid="$0" --regid="$(id -g "$0")" --init-groups --reset-env -- \
     sh -c 'cd 2>/dev/null || cd /; exec "$@"' sh "$@"
 """
@@ -158,12 +159,13 @@ def shell(
     /,
     *words: Words,
     user: User = None,
+    login: LoginSet = None,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
     """Open a shell on a login pod, or run any command there: `seltzer shell demo sacct --allusers`"""
     login_shell = ["sh", "-c", 'exec "$SHELL" -l']
-    _run_command(list(words) or login_shell, name, user, namespace, context)
+    _run_command(list(words) or login_shell, name, user, namespace, context, login=login)
 
 
 def hand_over(words: Sequence[str], *, named: bool = True) -> list[str]:
@@ -224,14 +226,36 @@ def _run_command(
     context: str | None,
     *,
     stdin: Path | None = None,
+    login: str | None = None,
 ) -> NoReturn:
     place = kube.locate(namespace, context)
     cluster = kube.talk(place, lambda client: kube.cluster(client, place, name))
+    pods = deployment(cluster, login)
     if note := hindrance(cluster):
         print(note, file=sys.stderr)
     whom = user or default_user(cluster, command[0])
-    pods, words = f"deployment/{login.COMPONENT.named(cluster)}", ["sh", "-c", _BECOME, whom, *command]
-    kubectl.enter(place, pods, login.NAME, words, stdin=stdin)
+    kubectl.enter(place, pods, logins.NAME, ["sh", "-c", _BECOME, whom, *command], stdin=stdin)
+
+
+def deployment(cluster: SlurmCluster, login_set: str | None) -> str:
+    """The login pods to use: those of the named set, or else of the first set that has any.
+
+    Raises SeltzerError if there are none.
+    """
+    name, found = cluster.metadata.name, logins.sets(cluster)
+    if login_set is not None:
+        found = [each for each in found if each.label == logins.label(login_set)]
+        if not found:
+            known = suggestion(login_set, [each.name for each in cluster.spec.logins])
+            raise SeltzerError(f"{name} has no login set {login_set!r}; {known}")
+    with_pods = [each for each in found if each.spec.replicas]
+    if not with_pods:
+        where = f"replicas of {login_set} in spec.logins" if login_set else "spec.login.replicas"
+        raise SeltzerError(
+            f"{name} has no login pods, since its {where} is 0; set it to 1 or more with "
+            f"'kubectl edit slurmcluster {name}'"
+        )
+    return f"deployment/{with_pods[0].name}"
 
 
 def default_user(cluster: SlurmCluster, command: str) -> str:
@@ -248,13 +272,8 @@ def default_user(cluster: SlurmCluster, command: str) -> str:
 
 
 def hindrance(cluster: SlurmCluster) -> str:
-    """A note on why Slurm may not answer; empty if it should. Raises SeltzerError if there is no login pod."""
+    """A note on why Slurm may not answer; empty if it should. Raises SeltzerError if there is nothing yet."""
     name = cluster.metadata.name
-    if cluster.spec.login.replicas == 0:
-        raise SeltzerError(
-            f"{name} has no login pods, since its spec.login.replicas is 0; set it to 1 or more with "
-            f"'kubectl edit slurmcluster {name}'"
-        )
     known = {each.type: each for each in cluster.status.conditions}
     if not known:
         raise SeltzerError(f"the operator hasn't made {name} yet; see 'seltzer status {name}'")

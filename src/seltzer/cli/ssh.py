@@ -21,11 +21,12 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from cyclopts import Parameter
 
 from seltzer.api.core import Secret
-from seltzer.build.components import login
+from seltzer.api.slurmcluster import SlurmCluster
+from seltzer.build.components import login as logins
 from seltzer.cli import kube, kubectl
 from seltzer.cli.kube import Place
-from seltzer.cli.options import Context, Namespace
-from seltzer.cli.slurm import Cluster, Words, hindrance
+from seltzer.cli.options import Context, LoginSet, Namespace
+from seltzer.cli.slurm import Cluster, Words, deployment, hindrance
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
@@ -36,7 +37,7 @@ Print = Annotated[bool, Parameter(name="--print", negative="", help="Print an en
 
 # sshd's port, from within the pod. Whichever end closes first ends it: ssh waits for the end of this.
 _RELAY = (
-    f"exec 3<>/dev/tcp/127.0.0.1/{login.PORT} 4<&0 || exit; "
+    f"exec 3<>/dev/tcp/127.0.0.1/{logins.PORT} 4<&0 || exit; "
     "cat <&3 & cat <&4 >&3 & wait -n; kill $(jobs -p) 2>/dev/null"
 )
 # [USER@]NAME:PATH, as scp knows it: a word with a slash before its colon is a file here.
@@ -73,6 +74,7 @@ def ssh(
     name: Cluster,
     /,
     *words: Words,
+    login: LoginSet = None,
     namespace: Namespace = None,
     context: Context = None,
     print_: Print = False,
@@ -83,11 +85,11 @@ def ssh(
     The word after the cluster's name is the user; options of ssh follow, and a command after `--`. Your key has to be
     one of the cluster's; `seltzer shell` needs none.
 
-    `--print`, before the name, prints an entry for ~/.ssh/config, with which ssh, scp, rsync and editors know the
-    cluster by its name.
+    `--login SET`, before the name, takes a pod of that login set. `--print` prints an entry for ~/.ssh/config, with
+    which ssh, scp, rsync and editors know the cluster by its name.
     """
     user, options, command = divide(words)
-    access = _access(name, namespace, context)
+    access = _access(name, login, namespace, context)
     if print_:
         print(entry(name, user, access), end="")
         return
@@ -95,7 +97,7 @@ def ssh(
     _become("ssh", [*access.options, *options, f"{user}@{access.alias}", *command])
 
 
-def cp(*words: Words, namespace: Namespace = None, context: Context = None) -> None:
+def cp(*words: Words, login: LoginSet = None, namespace: Namespace = None, context: Context = None) -> None:
     """Copy files to a login pod or from it, for example: `seltzer cp data.csv demo:` or `seltzer cp -r ada@demo:out .`
 
     The words are scp's; NAME:PATH or USER@NAME:PATH is a path on the login pods of the cluster NAME, by default below
@@ -108,7 +110,7 @@ def cp(*words: Words, namespace: Namespace = None, context: Context = None) -> N
             f"{problem} names a cluster, and one is needed: write a path there as NAME:PATH, as in 'seltzer cp file "
             "demo:' or 'seltzer cp demo:out.txt .'"
         )
-    access = _access(remotes.pop(), namespace, context)
+    access = _access(remotes.pop(), login, namespace, context)
     _become("scp", [*access.options, *(addressed(word, access.alias) for word in words)])
 
 
@@ -144,34 +146,34 @@ def _remote(word: str) -> re.Match[str] | None:
     return None if word.startswith("-") else _REMOTE.fullmatch(word)
 
 
-def _access(name: str, namespace: str | None, context: str | None) -> Access:
+def _access(name: str, login_set: str | None, namespace: str | None, context: str | None) -> Access:
     place = kube.locate(namespace, context)
 
-    async def look(client: Client) -> tuple[str, Secret | None]:
+    async def look(client: Client) -> tuple[SlurmCluster, Secret | None]:
         cluster = await kube.cluster(client, place, name)
         try:
-            secret = await client.get(kinds.SECRETS, login.COMPONENT.named(cluster), place.namespace)
+            secret = await client.get(kinds.SECRETS, logins.COMPONENT.named(cluster), place.namespace)
         except (Forbidden, NotFound):
             secret = None
-        return hindrance(cluster), secret
+        return cluster, secret
 
-    note, secret = kube.talk(place, look)
-    if note:
+    cluster, secret = kube.talk(place, look)
+    pods = deployment(cluster, login_set)
+    if note := hindrance(cluster):
         print(note, file=sys.stderr)
-    deployment = f"deployment/{name}-{login.NAME}"
-    relay = ("exec", "--stdin", "--quiet", deployment, "--container", login.NAME, "--", "bash", "-c", _RELAY)
+    relay = ("exec", "--stdin", "--quiet", pods, "--container", logins.NAME, "--", "bash", "-c", _RELAY)
     return Access(
         alias=f"{name}.{place.namespace}.seltzer",
-        host_key=_host_key(place, deployment, secret),
+        host_key=_host_key(place, pods, secret),
         proxy=(kubectl.find(), *place.kubectl_flags, *relay),
     )
 
 
-def _host_key(place: Place, deployment: str, secret: Secret | None) -> str:
-    if secret is not None and (private := login.host_key(secret)):
+def _host_key(place: Place, pods: str, secret: Secret | None) -> str:
+    if secret is not None and (private := logins.host_key(secret)):
         return public_key(private)
-    words = ("ssh-keygen", "-y", "-f", login.OWN_HOST_KEY)
-    return " ".join(kubectl.output(place, deployment, login.NAME, words).split()[:2])
+    words = ("ssh-keygen", "-y", "-f", logins.OWN_HOST_KEY)
+    return " ".join(kubectl.output(place, pods, logins.NAME, words).split()[:2])
 
 
 def _echo() -> str:

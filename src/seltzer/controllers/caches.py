@@ -69,16 +69,21 @@ CLUSTERS: Final = Source(kinds.CLUSTERS)
 NODESETS: Final = Source(kinds.NODESETS, indices={"cluster": lambda item: (str(cluster_key(item)),)})
 NODES: Final = Source(kinds.NODES)
 PODS: Final = managed(kinds.PODS, cluster=_cluster, nodeset=_nodeset, on=_machine)
-DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS)
+DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS, cluster=_cluster)
+SERVICES: Final = managed(kinds.SERVICES, cluster=_cluster)
+POLICIES: Final = managed(kinds.POLICIES, cluster=_cluster)
 CLAIMS: Final = managed(kinds.CLAIMS)
 # People's own claims too: pods wait for ever for one that doesn't exist.
 ALL_CLAIMS: Final = Source(kinds.CLAIMS)
 CONFIG_MAPS: Final = managed(kinds.CONFIG_MAPS, cluster=_cluster)
 SECRETS: Final = managed(kinds.SECRETS)
 LEASES: Final = managed(kinds.LEASES)
+VARIED: Final[tuple[Source[Any], ...]] = (DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES)
+"""The kinds of objects that each variant of a component has."""
 _SHARED: Final[tuple[Source[Any], ...]] = (
     *(CLUSTERS, NODESETS, NODES, ALL_CLAIMS),
-    *(PODS, DEPLOYMENTS, CLAIMS, CONFIG_MAPS, SECRETS, LEASES),
+    *(PODS, CLAIMS, SECRETS, LEASES),
+    *VARIED,
 )
 
 

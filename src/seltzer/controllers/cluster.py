@@ -18,13 +18,13 @@ from seltzer.build import cluster as build
 from seltzer.build import config, names
 from seltzer.build.components import slurmrestd
 from seltzer.build.components.base import GeneratedKey
-from seltzer.build.components.table import COMPONENTS, CONTROL_PLANE, findings
+from seltzer.build.components.table import COMPONENTS, CONTROL_PLANE, findings, is_variant
 from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
 from seltzer.build.pods import checksum
 from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
-from seltzer.controllers.caches import Caches
+from seltzer.controllers.caches import VARIED, Caches
 from seltzer.controllers.children import Children, Manifest
 from seltzer.controllers.cluster_users import ClusterUsers
 from seltzer.controllers.outcome import outcome
@@ -138,7 +138,8 @@ class ClusterController:
             drifted=drifted,
             absent=self._absent(cluster),
             deployments=deployments,
-            pods={each.name: pods.get(each.name, ()) for each in CONTROL_PLANE},
+            pods={label: pods.get(label, ()) for each in CONTROL_PLANE for label in each.labels(cluster)},
+            surplus=self._surplus(cluster),
             trials=pods.get("trial", ()),
             leftovers=self._leftovers(key),
             claim=caches.claims.get(Key(key.namespace, names.controller(cluster))),
@@ -165,11 +166,11 @@ class ClusterController:
 
     def _mounted(self, cluster: SlurmCluster) -> tuple[Mounted, ...]:
         found = []
-        for component in COMPONENTS:
-            key = Key(cluster.metadata.namespace, component.named(cluster))
+        for component, label in ((each, label) for each in COMPONENTS for label in each.labels(cluster)):
+            key = Key(cluster.metadata.namespace, names.of_component(cluster, label))
             if component.config_annotation and (config_map := self._caches.config_maps.get(key)):
                 digest = checksum(json.dumps(dict(config_map.data), sort_keys=True))
-                found.append(Mounted(component.name, component.config_annotation, digest))
+                found.append(Mounted(label, component.config_annotation, digest))
         return (*found, *self._users.mounted(cluster))
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
@@ -202,10 +203,22 @@ class ClusterController:
     def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
         namespace, found = cluster.metadata.namespace, self._caches.deployments
         return {
-            component.name: deployment
+            label: deployment
             for component in CONTROL_PLANE
-            if (deployment := found.get(Key(namespace, component.named(cluster))))
+            for label in component.labels(cluster)
+            if (deployment := found.get(Key(namespace, names.of_component(cluster, label))))
         }
+
+    def _surplus(self, cluster: SlurmCluster) -> tuple[Delete, ...]:
+        """Objects of variants of a component that the spec doesn't name any more, such as a login set."""
+        key = key_of(cluster)
+        wanted = {label for component in COMPONENTS for label in component.labels(cluster)}
+        return tuple(
+            Delete(source.resource.kind, each.metadata.namespace, each.metadata.name, each.metadata.uid)
+            for source in VARIED
+            for each in self._caches.store(source).by("cluster", str(key))
+            if is_variant(label := each.metadata.labels.get(names.COMPONENT, "")) and label not in wanted
+        )
 
     def _leftovers(self, key: Key) -> tuple[Delete, ...]:
         return tuple(

@@ -82,7 +82,7 @@ class ClusterUsers:
         for component in CONTROL_PLANE:
             digest = build.digest(*files, *(keys if component.name == login.NAME else ()))
             if digest:
-                yield Mounted(component.name, names.USERS, digest)
+                yield from (Mounted(label, names.USERS, digest) for label in component.labels(cluster))
 
     def _compute(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from seltzer.api import crd, reference
 
 PAGE = Path(__file__).parents[3] / "docs/api.md"
-SHARED = {"podTemplate", "mounts", "resources", "conditions", "nodes", "groups"}
+SHARED = {"podTemplate", "mounts", "resources", "conditions", "nodes", "groups", "service", "limits"}
 
 
 def test_the_page_is_that_of_the_structs() -> None:

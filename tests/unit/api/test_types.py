@@ -12,8 +12,9 @@ from msgspec import UNSET, ValidationError, inspect
 
 from seltzer.api.common import PodTemplate, Resources, seconds
 from seltzer.api.core import Event, Lease, Node, Pod
+from seltzer.api.login import Login
 from seltzer.api.nodeset import ClusterRef, Drain, NodeSet, NodeSetSpec, NodeSetStatus, Partition, Update
-from seltzer.api.slurmcluster import Controller, Login, Rest, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
+from seltzer.api.slurmcluster import Controller, Rest, SlurmCluster, SlurmClusterSpec, SlurmClusterStatus
 
 
 def cluster(spec: Any) -> SlurmCluster:

@@ -145,9 +145,22 @@ def test_a_script_that_is_not_here_is_looked_for_there(run: Run) -> None:
 
 def test_without_login_pods_it_says_why() -> None:
     with pytest.raises(SeltzerError, match=r"spec.login.replicas is 0; set it"):
-        slurm.hindrance(cluster(condition("Ready"), logins=0))
+        slurm.deployment(cluster(logins=0), None)
     with pytest.raises(SeltzerError, match="the operator hasn't made demo yet"):
         slurm.hindrance(cluster())
+
+
+def test_commands_run_on_the_named_login_set_or_the_first_that_has_pods() -> None:
+    sets = {"logins": [{"name": "none", "replicas": 0}, {"name": "gpu"}]}
+    assert slurm.deployment(objects.cluster(sets), None) == "deployment/demo-login"
+    assert slurm.deployment(objects.cluster(sets), "gpu") == "deployment/demo-login-gpu"
+    assert slurm.deployment(objects.cluster({"login": {"replicas": 0}, **sets}), None) == "deployment/demo-login-gpu"
+    with pytest.raises(SeltzerError, match="demo has no login set 'gpo'; did you mean 'gpu'"):
+        slurm.deployment(objects.cluster(sets), "gpo")
+    with pytest.raises(SeltzerError, match=r"no login pods, since its replicas of none in spec.logins is 0"):
+        slurm.deployment(objects.cluster(sets), "none")
+    with pytest.raises(SeltzerError, match="no login set 'gpu'; there are none"):
+        slurm.deployment(objects.cluster(), "gpu")
 
 
 def test_a_cluster_that_is_not_ready_is_told_and_tried() -> None:

@@ -10,7 +10,6 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
-from seltzer.plan.cluster import deployment_status
 from seltzer.plan.cluster.cluster_plan import ClusterObservation
 from seltzer.plan.conditions import Finding
 
@@ -56,11 +55,6 @@ def home(cluster: SlurmCluster) -> Sequence[str]:
     return (cluster.metadata.namespace,)
 
 
-def deployed(name: str, type_: str, well: str) -> Condition:
-    """A condition that is true while a pod of the component's Deployment is ready."""
-    return Condition(type_, lambda seen: deployment_status.ready(seen, name, type_, well))
-
-
 @dataclass(frozen=True)
 class Component:
     """One part of a cluster. Its objects are named `<cluster>-<name>`, and its pods carry the name as a label."""
@@ -69,6 +63,8 @@ class Component:
     ports: Mapping[str, int]
     ingress: tuple[Ingress, ...]
     log: Log
+    # Deployments of it beside the one that has its name. Their pods have these names as the component label.
+    variants: Callable[[SlurmCluster], Sequence[str]] = lambda cluster: ()
     # The namespaces that its pods may be in.
     namespaces: Callable[[SlurmCluster], Sequence[str]] = home
     # Objects that are kept in this form by server-side apply.
@@ -87,6 +83,10 @@ class Component:
     def named(self, cluster: SlurmCluster) -> str:
         """The name of its objects."""
         return names.of_component(cluster, self.name)
+
+    def labels(self, cluster: SlurmCluster) -> tuple[str, ...]:
+        """The component labels of its pods, one for each Deployment."""
+        return (self.name, *self.variants(cluster))
 
     def finding(self, seen: ClusterObservation) -> Finding:
         """The current value of its condition."""

@@ -22,6 +22,11 @@ BY_NAME: Final[Mapping[str, Component]] = {component.name: component for compone
 CONTROL_PLANE: Final = tuple(component for component in COMPONENTS if component.condition)
 
 
+def is_variant(label: str) -> bool:
+    """Whether a component label can only be that of a variant of a component."""
+    return label not in BY_NAME and any(label.startswith(f"{name}-") for name in BY_NAME)
+
+
 def findings(seen: ClusterObservation) -> tuple[Finding, ...]:
     """The conditions of the control plane's components."""
     return tuple(component.finding(seen) for component in CONTROL_PLANE)

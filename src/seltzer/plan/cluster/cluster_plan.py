@@ -95,6 +95,8 @@ class ClusterObservation:
     jobs: JobCounts | None
     # How many slurmd pods the cluster has, in all namespaces.
     slurmds: int
+    # Objects that the spec doesn't ask for any more.
+    surplus: tuple[Delete, ...] = ()
     # The claim with the home directories, whoever made it, its name, and the pod that has it bound.
     home: PersistentVolumeClaim | None = None
     home_name: str = ""
@@ -148,6 +150,7 @@ def decide(seen: ClusterObservation) -> ClusterDecision:
     startable = startable and (trial.passed is True or seen.pod == seen.active_pod)
     actions: list[Action] = [Create(manifest) for manifest in seen.absent]
     actions += [Apply(manifest) for manifest in seen.drifted if _may_apply(manifest, seen, startable=startable)]
+    actions += seen.surplus
     actions += home.binding(seen.cluster, seen.home, seen.binders, seen.binder)
     if rolling_out and seen.candidate:
         actions.append(Apply(seen.candidate.config_map))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.builders.objects import cluster
 
+from seltzer.api.core import Deployment, DeploymentStatus, ObjectMeta
 from seltzer.build.components import login
 from seltzer.build.images import Images
 
@@ -69,6 +71,79 @@ def test_a_home_that_is_added_replaces_the_pods() -> None:
 def test_files_and_ports_can_be_forwarded() -> None:
     for line in ("AllowTcpForwarding yes", "AllowAgentForwarding yes", "Subsystem sftp internal-sftp"):
         assert line in config({}).splitlines()
+
+
+SETS = {
+    "login": {"authorizedKeysSecret": {"name": "team-keys"}},
+    "logins": [
+        {"name": "gpu", "image": "here/login-gpu:1", "users": ["ada", "bob"], "groups": ["ml"]},
+        {"name": "all", "replicas": 3, "limits": {"cpuTime": "90s", "memory": "2Gi"}},
+    ],
+}
+
+
+def of_sets(kind: str) -> dict[str, Any]:
+    """The objects of a kind, by name."""
+    found = (each for each in login.applied(cluster(SETS), Images()) if each["kind"] == kind)
+    return {each["metadata"]["name"]: each for each in found}
+
+
+def test_each_login_set_is_a_deployment_and_a_service_that_select_no_pods_of_another() -> None:
+    names = {"demo-login", "demo-login-gpu", "demo-login-all"}
+    assert names == set(of_sets("Deployment")) == set(of_sets("Service")) == set(of_sets("ConfigMap"))
+    for name, deployment in of_sets("Deployment").items():
+        selector = deployment["spec"]["selector"]["matchLabels"]
+        assert of_sets("Service")[name]["spec"]["selector"] == selector
+        pods = {other: each["spec"]["template"]["metadata"]["labels"] for other, each in of_sets("Deployment").items()}
+        assert [other for other, labels in pods.items() if selector.items() <= labels.items()] == [name]
+
+
+def test_a_login_set_has_its_own_image_and_replicas_and_the_clusters_host_key() -> None:
+    gpu, every = of_sets("Deployment")["demo-login-gpu"], of_sets("Deployment")["demo-login-all"]
+    assert (gpu["spec"]["replicas"], every["spec"]["replicas"]) == (1, 3)
+    spec = gpu["spec"]["template"]["spec"]
+    assert {each["image"] for each in (*spec["containers"], *spec["initContainers"])} == {"here/login-gpu:1"}
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    assert volumes["host-key"]["secret"]["secretName"] == "demo-login"
+    assert volumes["config"]["configMap"]["name"] == "demo-login-gpu"
+    assert "authorized-keys" in volumes
+
+
+def test_only_the_users_and_groups_of_a_login_set_have_keys_there() -> None:
+    before, _, match = of_sets("ConfigMap")["demo-login-gpu"]["data"]["sshd_config"].partition("Match ")
+    assert before.endswith("AuthorizedKeysFile none\n"), "whoever no Match block is for has no keys"
+    keys = "    AuthorizedKeysFile /etc/seltzer/users/%u /etc/seltzer/authorized-keys/%u\n"
+    assert match == f"User ada,bob\n{keys}Match Group ml\n{keys}"
+    assert "Match" not in of_sets("ConfigMap")["demo-login-all"]["data"]["sshd_config"]
+
+
+def test_limits_of_sessions_are_pams() -> None:
+    data = of_sets("ConfigMap")["demo-login-all"]["data"]
+    assert data["limits"] == "* - cpu 2\n* - as 2097152\n", "minutes, rounded up, and KiB"
+    assert "UsePAM yes" in data["sshd_config"]
+    assert "pam_limits.so conf=/etc/seltzer/login/limits" in data["pam"]
+    without = of_sets("ConfigMap")["demo-login-gpu"]["data"]
+    assert "limits" not in without
+    assert "pam_limits" not in without["pam"]
+
+
+def test_people_can_log_in_when_each_set_that_has_pods_has_a_ready_one() -> None:
+    finding = login.COMPONENT.finding
+    ready = {"demo-login": 1, "demo-login-gpu": 1}
+    assert finding(seen(SETS, **ready)).message == "login-all is starting"
+    assert finding(seen(SETS, **ready, **{"demo-login-all": 1})).holds
+    assert finding(seen({"login": {"replicas": 0}, "logins": [{"name": "gpu"}]}, **{"demo-login-gpu": 1})).holds
+    none = finding(seen({"login": {"replicas": 0}, "logins": [{"name": "gpu", "replicas": 0}]}))
+    assert (none.holds, none.reason) == (True, "NotWanted")
+
+
+def seen(spec: dict[str, Any], **ready: int) -> Any:
+    """A cluster with so many ready pods of Deployments, by their names."""
+    deployments = {
+        each.label: Deployment(metadata=ObjectMeta(), status=DeploymentStatus(ready_replicas=ready.get(each.name, 0)))
+        for each in login.sets(cluster(spec))
+    }
+    return SimpleNamespace(cluster=cluster(spec), deployments=deployments, pods={})
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))

@@ -8,9 +8,9 @@ import pytest
 from tests.builders.objects import cluster
 
 from seltzer.build import cluster as build
-from seltzer.build import names
+from seltzer.build import names, network
 from seltzer.build.components.base import OPERATOR, Component
-from seltzer.build.components.table import BY_NAME, COMPONENTS, CONTROL_PLANE, released
+from seltzer.build.components.table import BY_NAME, COMPONENTS, CONTROL_PLANE, is_variant, released
 from seltzer.build.images import Images
 
 ONE = cluster({"nodeSets": {"namespaces": ["team"]}})
@@ -67,6 +67,22 @@ def test_a_cluster_has_the_objects_of_every_component() -> None:
         assert all(each in found for each in component.applied(ONE, Images()))
         policies = [each for each in found if each["kind"] == "NetworkPolicy"]
         assert [each["metadata"]["name"] for each in policies].count(component.named(ONE)) == 1
+
+
+def test_each_login_set_is_a_peer_wherever_login_pods_are_and_has_a_policy_of_its_own() -> None:
+    sets = cluster({"logins": [{"name": "gpu"}]})
+    policies = {each["metadata"]["name"]: each["spec"] for each in network.applied(sets)}
+    assert policies["demo-login-gpu"]["podSelector"]["matchLabels"] == names.selector(sets, "login-gpu")
+    assert policies["demo-login-gpu"]["ingress"] == policies["demo-login"]["ingress"]
+    for name in ("demo-slurmctld", "demo-slurmd", "demo-slurmrestd"):
+        peers = [peer["podSelector"]["matchLabels"] for rule in policies[name]["ingress"] for peer in rule["from"]]
+        assert names.selector(sets, "login") in peers
+        assert names.selector(sets, "login-gpu") in peers
+
+
+def test_the_name_of_a_variant_is_no_components_name() -> None:
+    assert is_variant("login-gpu")
+    assert not any(is_variant(label) for label in (*BY_NAME, "config", "trial", "users", "home", ""))
 
 
 def test_a_release_names_the_image_of_every_component_and_the_operators_pod_reads_them_back() -> None:

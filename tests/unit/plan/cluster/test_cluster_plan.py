@@ -26,10 +26,10 @@ from seltzer.api.core import (
     Pod,
 )
 from seltzer.api.labels import CONFIG, LOGIN_CONFIG
+from seltzer.api.login import Login
 from seltzer.api.slurmcluster import (
     Controller,
     JobCounts,
-    Login,
     SlurmCluster,
     SlurmClusterSpec,
     SlurmClusterStatus,
@@ -94,6 +94,12 @@ def delete_trial(trial: str = "t1") -> Delete:
 
 
 TRY = (Apply(TRIAL[0]), Create(TRIAL[1]))
+
+
+def test_what_the_spec_no_longer_asks_for_is_deleted() -> None:
+    surplus = Delete("Deployment", "ns", "demo-login-gpu", "u")
+    assert surplus in decide(seen(surplus=(surplus,))).actions
+    assert surplus not in decide(seen(cluster(deleted=True), surplus=(surplus,))).actions, "Kubernetes deletes it"
 
 
 def test_the_finalizer_comes_first_and_alone() -> None:
