@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seltzer.wire import guard_api
+from seltzer.wire import environment, guard_api
 
 SHORTEST_LEASE, LONGEST_LEASE = 2, 300
 
@@ -91,23 +91,23 @@ def from_environment(env: Mapping[str, str]) -> Settings:
     """Reads the pod's environment. Raises KeyError or ValueError naming the variable that is missing or wrong."""
     lease = _lease(env)
     return Settings(
-        namespace=env["SELTZER_NAMESPACE"],
-        lease=env["SELTZER_LEASE"],
-        endpointslice=env["SELTZER_ENDPOINTSLICE"],
-        identity=env["SELTZER_IDENTITY"],
-        address=env["SELTZER_ADDRESS"],
+        namespace=env[environment.NAMESPACE],
+        lease=env[environment.LEASE],
+        endpointslice=env[environment.ENDPOINTSLICE],
+        identity=env[environment.IDENTITY],
+        address=env[environment.ADDRESS],
         times=Times(
             # A renewal that is stuck on a dead connection is sent again while the Lease is still ours.
             api=min(3.0, lease / 3),
             lease=lease,
             grace=_seconds(env, "SELTZER_STOP_GRACE", 50),
         ),
-        keep_jobs=_yes(env, "SELTZER_KEEP_JOBS", True),
+        keep_jobs=_yes(env, environment.KEEP_JOBS, True),
     )
 
 
 def _lease(env: Mapping[str, str]) -> float:
-    name = "SELTZER_LEASE_DURATION"
+    name = environment.LEASE_DURATION
     lease = _seconds(env, name, 3)
     if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
         raise ValueError(

@@ -11,7 +11,7 @@ from seltzer.build import names, pods, users
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
 from seltzer.plan.cluster import controller_status
-from seltzer.wire import guard_api
+from seltzer.wire import environment, guard_api
 
 from .base import OPERATOR, Component, Condition, Ingress, Log
 
@@ -153,13 +153,13 @@ def _env(cluster: SlurmCluster) -> list[Manifest]:
     """Without `hold`, which the guard reads from its Lease: a variable would restart slurmctld before it is held."""
     name, controller = names.controller(cluster), cluster.spec.controller
     return [
-        {"name": "SELTZER_NAMESPACE", "value": cluster.metadata.namespace},
-        {"name": "SELTZER_LEASE", "value": name},
-        {"name": "SELTZER_ENDPOINTSLICE", "value": name},
-        pods.from_field("SELTZER_IDENTITY", "metadata.name"),
-        pods.from_field("SELTZER_ADDRESS", "status.podIP"),
-        {"name": "SELTZER_LEASE_DURATION", "value": str(seconds(controller.lease_duration))},
-        {"name": "SELTZER_KEEP_JOBS", "value": "true" if controller.keep_jobs else "false"},
+        {"name": environment.NAMESPACE, "value": cluster.metadata.namespace},
+        {"name": environment.LEASE, "value": name},
+        {"name": environment.ENDPOINTSLICE, "value": name},
+        pods.from_field(environment.IDENTITY, "metadata.name"),
+        pods.from_field(environment.ADDRESS, "status.podIP"),
+        {"name": environment.LEASE_DURATION, "value": str(seconds(controller.lease_duration))},
+        {"name": environment.KEEP_JOBS, "value": "true" if controller.keep_jobs else "false"},
     ]
 
 

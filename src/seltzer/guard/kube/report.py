@@ -6,11 +6,13 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from seltzer.guard import log
 from seltzer.guard.slurmctld.output import LIMIT
 from seltzer.wire import annotations as wire
 from seltzer.wire.annotations import Phase
+from seltzer.wire.lease_json import GuardEvent
 
 JSON_LIMIT = 16 << 10
 _OURS = {
@@ -44,7 +46,7 @@ class Report:
         self._lock = threading.Lock()
         self._changed = changed
         self._values: dict[str, str] = {"phase": "starting", "restarts": "0"}
-        self._news: list[dict[str, str]] = []
+        self._news: list[GuardEvent] = []
 
     def set(self, phase: Phase | None = None, **values: str) -> None:
         """Change some values; an empty value removes the annotation. Published at once."""
@@ -59,10 +61,10 @@ class Report:
 
     def add_event(self, reason: str, message: str) -> None:
         """Report something that was done: the operator records it as an Event. Keeps a few, in case it reads late."""
-        event = {"time": now(), "reason": reason, "message": message[:_MOST_WORDS]}
+        event = GuardEvent(now(), reason, message[:_MOST_WORDS])
         with self._lock:
             self._news = [*self._news, event][-_MOST_NEWS:]
-            self._values["news"] = json.dumps(self._news)
+            self._values["news"] = json.dumps([asdict(each) for each in self._news])
         self._changed()
 
     def _put(self, values: dict[str, str]) -> bool:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from seltzer.guard import log
 from seltzer.guard.recovery import recoveries
-from seltzer.guard.recovery.recoveries import JobOutcome, Recovery
+from seltzer.guard.recovery.recoveries import JobOutcome
 from seltzer.guard.recovery.verdicts import Outcome
+from seltzer.wire.lease_json import Recovery
 from seltzer.wire.squeue import PendingJob, QueueEntry
 
 DYING = 1.0  # a dead slurmctld is noticed within this time, and then everything is left as it is

@@ -18,6 +18,7 @@ from seltzer.guard.kube.report import now
 from seltzer.guard.recovery.verdicts import Outcome
 from seltzer.guard.state.epoch import sync
 from seltzer.wire import job_ids
+from seltzer.wire.lease_json import Group, Recovered, Recovery
 
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
@@ -39,29 +40,6 @@ class JobOutcome:
     user: str
     outcome: Outcome
     why: str
-
-
-@dataclass(frozen=True)
-class Group:
-    """Jobs with the same outcome and reason."""
-
-    outcome: str
-    why: str
-    jobs: str
-    count: int
-    users: str = ""
-    """Empty if they are unknown, or too many."""
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What one repair has reported."""
-
-    time: str
-    epoch: int
-    groups: tuple[Group, ...]
-    more: int = 0
-    """The number of jobs that are missing in the groups for lack of space."""
 
 
 def add(epoch: Path, jobs: Iterable[JobOutcome]) -> Recovery:
@@ -93,12 +71,12 @@ def for_lease(recoveries: Sequence[Recovery]) -> str:
     if not recoveries:
         return ""
     *before, newest = recoveries[-_IN_LEASE:]
-    earlier: list[dict[str, object]] = []
-    shown = asdict(_fitting(newest, LIMIT - _STUB * len(before))) | {"earlier": earlier}
+    fitting = _fitting(newest, LIMIT - _STUB * len(before))
+    shown = Recovered(fitting.time, fitting.epoch, fitting.groups, fitting.more)
     for place, each in enumerate(reversed(before), 1):
-        room = LIMIT - _size(shown) - _STUB * (len(before) - place)
-        earlier.insert(0, asdict(_fitting(each, room)))
-    return _compact(shown)
+        room = LIMIT - _size(asdict(shown)) - _STUB * (len(before) - place)
+        shown = replace(shown, earlier=(_fitting(each, room), *shown.earlier))
+    return _compact(asdict(shown))
 
 
 def _grouped(jobs: Iterable[JobOutcome]) -> tuple[Group, ...]:

@@ -15,9 +15,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from seltzer.guard import log
@@ -26,6 +25,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings
 from seltzer.guard.slurmctld.child import Child
 from seltzer.guard.slurmctld.output import bare
+from seltzer.wire.lease_json import Crash
 
 KEPT = 3
 KEPT_BYTES = 1 << 30
@@ -39,29 +39,6 @@ _DUMPING = frozenset(
         *(signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP, signal.SIGXCPU, signal.SIGXFSZ),
     }
 )
-
-
-@dataclass(frozen=True)
-class Crash:
-    """The last crash, as it is reported."""
-
-    time: str
-    how: str
-    lines: Sequence[str]
-    backtrace: Sequence[str] = ()
-    core: str = ""
-
-    def json(self) -> str:
-        """Never longer than the annotation allows: the oldest lines go first, then the outermost frames."""
-        shown = asdict(self)
-        shown["lines"] = [line[:_WIDTH] for line in self.lines][-LINES:]
-        shown["backtrace"] = [frame[:_WIDTH] for frame in self.backtrace][:LINES]
-        while len((text := json.dumps(shown, ensure_ascii=False)).encode()) > JSON_LIMIT:
-            if shown["lines"]:
-                del shown["lines"][0]
-            else:
-                del shown["backtrace"][-1]
-        return text
 
 
 class Crashes:
@@ -93,12 +70,12 @@ class Crashes:
         """slurmctld ended by itself: count the crash, keep its core, and report its last lines at once."""
         self._count += 1
         core = self._keep_core()
-        crash = Crash(now(), child.how, [line for line in map(bare, child.lines) if line], core=str(core or ""))
+        crash = Crash(now(), child.how, tuple(line for line in map(bare, child.lines) if line), core=str(core or ""))
         if core is None and -(child.code or 0) in _DUMPING:
-            crash = replace(crash, backtrace=[_elsewhere(self._places.cores)])
+            crash = replace(crash, backtrace=(_elsewhere(self._places.cores),))
         self._last = crash
         self._unexamined = crash if core else None
-        self._report.set(restarts=str(self._count), crash=crash.json())
+        self._report.set(restarts=str(self._count), crash=as_json(crash))
 
     def examine(self) -> None:
         """Start a backtrace of the last crash, if it left a core that wasn't examined yet. Returns at once."""
@@ -131,7 +108,7 @@ class Crashes:
             if crash is self._last and (frames := self._backtrace(Path(crash.core))):
                 log.say(f"backtrace of {crash.core}: {'; '.join(frames[:5])}")
                 if crash is self._last:
-                    self._report.set(crash=replace(crash, backtrace=frames).json())
+                    self._report.set(crash=as_json(replace(crash, backtrace=tuple(frames))))
 
     def _backtrace(self, core: Path) -> list[str]:
         """The frames that gdb prints; empty without gdb, or if it takes too long."""
@@ -159,6 +136,19 @@ class Crashes:
         # gdb prints the innermost frame on its own before it runs the command.
         first = max((index for index, frame in enumerate(frames) if frame.startswith("#0 ")), default=0)
         return frames[first:]
+
+
+def as_json(crash: Crash) -> str:
+    """Never longer than the annotation allows: the oldest lines go first, then the outermost frames."""
+    shown = asdict(crash)
+    shown["lines"] = [line[:_WIDTH] for line in crash.lines][-LINES:]
+    shown["backtrace"] = [frame[:_WIDTH] for frame in crash.backtrace][:LINES]
+    while len((text := json.dumps(shown, ensure_ascii=False)).encode()) > JSON_LIMIT:
+        if shown["lines"]:
+            del shown["lines"][0]
+        else:
+            del shown["backtrace"][-1]
+    return text
 
 
 def _files(folder: Path) -> list[Path]:

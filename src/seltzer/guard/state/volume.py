@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from seltzer.guard import log
@@ -21,6 +21,7 @@ from seltzer.guard.settings import Settings
 from seltzer.guard.state import continuity as state
 from seltzer.guard.state import log_reserve
 from seltzer.guard.state.epoch import Blocked
+from seltzer.wire.lease_json import VolumeSpace
 
 RESERVE = "reserve"
 _PROBE = "seltzer.probe"
@@ -159,10 +160,9 @@ class Volume:
             log.say(f"the state volume {'runs full' if self._low else 'has space again'}: {_mib(space.spare)} are free")
         # Rounded, so that the Lease doesn't change with every job.
         step = max(1, space.size // 100)
-        volume: dict[str, object] = {"free": space.spare // step * step, "size": space.size, "low": self._low}
-        if self._low and space.few_files():
-            volume["files"] = space.inodes_free // 100 * 100
-        (self._report.set if changed else self._report.note)(volume=json.dumps(volume))
+        files = space.inodes_free // 100 * 100 if self._low and space.few_files() else None
+        volume = VolumeSpace(space.spare // step * step, space.size, self._low, files)
+        (self._report.set if changed else self._report.note)(volume=json.dumps(asdict(volume)))
 
 
 def look(root: Path, folder: Path, most: int) -> Space:

@@ -10,8 +10,8 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.api.status import ControllerStatus, Crash, Recovered, RecoveredJobs, Recovery, SlurmClusterStatus
 from seltzer.plan import conditions
 from seltzer.plan.actions import PlannedEvent
-from seltzer.plan.cluster.guard_report import GuardEvent
 from seltzer.wire import job_ids
+from seltzer.wire.lease_json import GuardEvent
 
 # The outcome of recovered jobs: the event's reason, whether a person has to look, and the text behind their IDs.
 _OUTCOMES = {

@@ -25,6 +25,8 @@ from seltzer.api.labels import (
     VOLUME,
 )
 from seltzer.api.status import Crash, Recovered, RecoveredJobs, Recovery, VolumeStatus
+from seltzer.wire import lease_json
+from seltzer.wire.lease_json import GuardEvent
 
 _MOST_GROUPS = 512
 _MOST_EARLIER = 8
@@ -35,54 +37,6 @@ _MOST_EVENTS = 16
 _REASON = re.compile("[A-Z][A-Za-z]{1,63}")
 
 T = TypeVar("T")
-
-
-class _Crash(msgspec.Struct):
-    time: str
-    how: str = ""
-    lines: tuple[str, ...] = ()
-    backtrace: tuple[str, ...] = ()
-    core: str = ""
-
-
-class _Job(msgspec.Struct):
-    """The format of older guards, which list each job."""
-
-    id: str
-    outcome: str = ""
-    why: str = ""
-
-
-class _Group(msgspec.Struct):
-    outcome: str
-    jobs: str
-    count: int
-    why: str = ""
-    users: str = ""
-
-
-class _Recovery(msgspec.Struct):
-    time: str
-    epoch: int = 0
-    groups: tuple[_Group, ...] = ()
-    jobs: tuple[_Job, ...] = ()
-    more: int = 0
-    earlier: tuple[_Recovery, ...] = ()
-
-
-class _Volume(msgspec.Struct):
-    free: int
-    size: int
-    low: bool = False
-    files: int | UnsetType = UNSET
-
-
-class GuardEvent(msgspec.Struct, frozen=True):
-    """An Event of the guard."""
-
-    time: str
-    reason: str
-    message: str = ""
 
 
 class GuardReport:
@@ -111,14 +65,16 @@ class GuardReport:
 
     @property
     def volume(self) -> VolumeStatus | UnsetType:
-        found = self._json(VOLUME, _Volume)
+        found = self._json(VOLUME, lease_json.VolumeSpace)
         if not found or found.size <= 0:
             return UNSET
-        return VolumeStatus(free=found.free, size=found.size, low=found.low, files=found.files)
+        return VolumeStatus(
+            free=found.free, size=found.size, low=found.low, files=UNSET if found.files is None else found.files
+        )
 
     @property
     def crash(self) -> Crash | UnsetType:
-        found = self._json(CRASH, _Crash)
+        found = self._json(CRASH, lease_json.Crash)
         if found is None:
             return UNSET
         return Crash(
@@ -131,7 +87,7 @@ class GuardReport:
 
     @property
     def recovered(self) -> Recovered | UnsetType:
-        found = self._json(RECOVERED, _Recovery)
+        found = self._json(RECOVERED, lease_json.Recovered)
         if found is None:
             return UNSET
         newest = _recovery(found)
@@ -162,8 +118,8 @@ class GuardReport:
             return None
 
 
-def _recovery(found: _Recovery) -> Recovery:
-    groups = list({each.jobs: each for each in found.groups or _grouped(found.jobs)}.values())
+def _recovery(found: lease_json.Recovery) -> Recovery:
+    groups = list({each.jobs: each for each in found.groups}.values())
     shown = tuple(
         RecoveredJobs(
             outcome=each.outcome, why=each.why[:_MOST_CHARACTERS], jobs=each.jobs, count=each.count, users=each.users
@@ -172,13 +128,6 @@ def _recovery(found: _Recovery) -> Recovery:
     )
     more = found.more + sum(each.count for each in groups[_MOST_GROUPS:])
     return Recovery(time=found.time, epoch=found.epoch, groups=shown, more=more)
-
-
-def _grouped(jobs: tuple[_Job, ...]) -> tuple[_Group, ...]:
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for job in jobs:
-        found.setdefault((job.outcome, job.why), {})[job.id] = None
-    return tuple(_Group(outcome, ",".join(ids), len(ids), why) for (outcome, why), ids in found.items())
 
 
 def _text(lines: tuple[str, ...]) -> str:

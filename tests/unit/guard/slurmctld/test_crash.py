@@ -19,7 +19,8 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Places, Settings, Times
 from seltzer.guard.slurmctld import child, crash
 from seltzer.guard.slurmctld.child import Child
-from seltzer.guard.slurmctld.crash import Crash, Crashes
+from seltzer.guard.slurmctld.crash import Crashes, as_json
+from seltzer.wire.lease_json import Crash
 
 
 class Scene:
@@ -137,7 +138,7 @@ def test_where_the_kernel_sends_cores_is_said_if_there_should_be_one(scene: Scen
 
 
 def test_what_is_told_has_bounds(scene: Scene) -> None:
-    full = Crash("time", "how", ["ü" * 999 for _ in range(99)], ["#" * 999 for _ in range(99)], "core").json()
+    full = as_json(Crash("time", "how", ("ü" * 999,) * 99, ("#" * 999,) * 99, "core"))
     assert len(full.encode()) <= JSON_LIMIT
     told = json.loads(full)
     assert len(told["backtrace"]) == 20
