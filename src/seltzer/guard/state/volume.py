@@ -162,7 +162,9 @@ class Volume:
         step = max(1, space.size // 100)
         files = space.inodes_free // 100 * 100 if self._low and space.few_files() else None
         volume = VolumeSpace(space.spare // step * step, space.size, self._low, files)
-        (self._report.set if changed else self._report.note)(volume=json.dumps(asdict(volume)))
+        (self._report.set if changed else self._report.note)(
+            volume=json.dumps({name: value for name, value in asdict(volume).items() if value is not None})
+        )
 
 
 def look(root: Path, folder: Path, most: int) -> Space:
