@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -255,6 +256,24 @@ def test_users_have_a_crontab_and_use_a_reservation(cluster: Cluster) -> None:
     cluster.login("scontrol", "create", *reservation, user="root")
     assert cluster.login("srun", "--reservation=class", "hostname") == "cpu-0\n"
     cluster.login("scontrol", "delete", "reservation=class", user="root")
+
+
+def test_seff_measures_a_job_that_runs_and_says_what_is_not_known_of_one_that_ended(cluster: Cluster) -> None:
+    burn = "x=$(head -c 64M /dev/zero | tr '\\0' x); while :; do :; done"
+    job = cluster.login("sbatch", "--parsable", "--acctg-freq=task=1", "--output=/dev/null", "--wrap", burn).strip()
+
+    def measured() -> bool:
+        said = cluster.login("seff", job)
+        share = re.search(r"^CPU Efficiency so far: (\S+)% of", said, re.MULTILINE)
+        held = re.search(r"^Memory Utilized so far: (\S+) MB$", said, re.MULTILINE)
+        return bool(share and held and float(share[1]) > 20 and float(held[1]) > 64)
+
+    until("seff shows the CPU and the memory of the job", measured)
+    cluster.login("scancel", "--wait", job)
+    said = cluster.login("seff", job)
+    assert "State: CANCELLED (exit code 0)" in said
+    assert "CPU Utilized: unknown: this cluster keeps no accounting" in said
+    assert "job 999999 isn't known" in cluster.login("sh", "-c", "seff 999999 2>&1 || true")
 
 
 def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: Ssh, keys: Keys) -> None:

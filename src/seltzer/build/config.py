@@ -134,6 +134,8 @@ def _defaults() -> list[Pair]:
         # An unprivileged container can't make cgroups.
         ("ProctrackType", "proctrack/linuxproc"),
         ("TaskPlugin", "task/none"),
+        # Measures jobs, for sstat, seff and accounting. A cgroup would be exact; see above.
+        ("JobAcctGatherType", "jobacct_gather/linux"),
         ("SelectType", "select/cons_tres"),
         ("SelectTypeParameters", "CR_Core"),
         ("MetricsType", "metrics/openmetrics"),

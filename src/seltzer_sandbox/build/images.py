@@ -252,7 +252,10 @@ def _recipes(binaries: Path) -> list[Recipe]:
     slurm = {name: images / "slurm" / name for name in sources}
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py"), *(package / "wire").rglob("*.py")]
-    more = {"slurmctld": {str(file.relative_to(package.parent)): file for file in guard}}
+    more = {
+        "slurmctld": {str(file.relative_to(package.parent)): file for file in guard},
+        "login": {"seff.py": images / "slurm" / "seff.py"},
+    }
     return [
         *(
             Recipe(target, dockerfile, {**slurm, **more.get(target, {})}, target)
