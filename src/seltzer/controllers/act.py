@@ -35,7 +35,7 @@ from seltzer.plan.actions import (
     PatchPods,
     PodPatch,
     PodRef,
-    Poke,
+    RefreshVolumes,
     RemoveStuckPod,
     SetFinalizer,
 )
@@ -175,7 +175,7 @@ class Actor:
                 return await self._create(manifest)
             case Delete(kind, namespace, name, uid):
                 return await if_there(self._client.delete(kinds.BY_KIND[kind], name, namespace, uid=uid))
-            case Poke(namespace, name, annotation, value):
+            case RefreshVolumes(namespace, name, annotation, value):
                 return await self._annotate(kinds.PODS, name, namespace, annotation, value)
             case Hold(namespace, name, held):
                 return await self._annotate(kinds.LEASES, name, namespace, HOLD, "true" if held else None)

@@ -69,7 +69,7 @@ class DeletePods:
 
 
 @dataclass(frozen=True)
-class Poke:
+class RefreshVolumes:
     """Change an annotation of a pod, so that its kubelet updates the pod's volumes now and not in a minute."""
 
     namespace: str
@@ -197,7 +197,16 @@ class DeleteRecords:
 
 OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | DeleteRecords
 OnKubernetes = (
-    Apply | Create | Delete | CreatePods | DeletePods | Poke | Hold | RemoveStuckPod | PatchPods | SetFinalizer
+    Apply
+    | Create
+    | Delete
+    | CreatePods
+    | DeletePods
+    | RefreshVolumes
+    | Hold
+    | RemoveStuckPod
+    | PatchPods
+    | SetFinalizer
 )
 Action = OnKubernetes | OnSlurm
 

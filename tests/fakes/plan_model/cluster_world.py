@@ -20,7 +20,7 @@ from seltzer.plan.actions import (
     Delete,
     Hold,
     Manifest,
-    Poke,
+    RefreshVolumes,
     RemoveStuckPod,
     SetFinalizer,
 )
@@ -184,7 +184,7 @@ class ClusterWorld:
                 over = self.evicted and self.leaving < objects.NOW
                 assert over or (self.node != "False" and not self.speaks), "a pod is removed that may be saving"
                 self.leaving = None
-            case Poke(_, _, _, value):
+            case RefreshVolumes(_, _, _, value):
                 self.annotation = value
             case Apply(wanted) | Create(wanted):
                 self._apply(wanted["kind"], wanted["metadata"]["name"], wanted["content"])

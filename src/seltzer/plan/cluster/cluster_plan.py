@@ -28,7 +28,7 @@ from seltzer.plan.actions import (
     DownNodes,
     Hold,
     Manifest,
-    Poke,
+    RefreshVolumes,
     SetFinalizer,
 )
 from seltzer.plan.cluster import stuck_pods
@@ -245,7 +245,7 @@ def _config_syncs(seen: ClusterObservation) -> list[Action]:
     """Annotates pods whose ConfigMap changed: kubelets sync it within a minute, or at once if the pod changes too."""
     config = (Mounted(CONTROLLER, CONFIG, seen.active),) if seen.active else ()
     return [
-        Poke(pod.metadata.namespace, pod.metadata.name, each.annotation, each.digest)
+        RefreshVolumes(pod.metadata.namespace, pod.metadata.name, each.annotation, each.digest)
         for each in (*config, *seen.mounted)
         for pod in seen.pods.get(each.component, ())
         if not pod_state.deleting(pod) and pod.metadata.annotations.get(each.annotation) != each.digest

@@ -57,7 +57,7 @@ def test_a_part_of_the_control_plane_is_a_deployment_with_its_ports_image_and_lo
 @pytest.mark.parametrize(
     "component", [each for each in COMPONENTS if each.config_annotation], ids=lambda each: each.name
 )
-def test_a_component_whose_pods_are_poked_has_a_config_map(component: Component) -> None:
+def test_a_component_whose_pods_are_refreshed_has_a_config_map(component: Component) -> None:
     assert "ConfigMap" in made(component)
 
 

@@ -38,7 +38,7 @@ from seltzer.api.slurmcluster import (
 from seltzer.api.volumes import Home
 from seltzer.build.components import login, slurmrestd
 from seltzer.build.components.table import CONTROL_PLANE, findings
-from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, Poke, SetFinalizer
+from seltzer.plan.actions import Action, Apply, Create, Delete, DeleteRecords, DownNodes, RefreshVolumes, SetFinalizer
 from seltzer.plan.cluster import cluster_status
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted, decide
 from seltzer.plan.cluster.cluster_status import status
@@ -164,14 +164,14 @@ def test_the_controllers_kubelet_is_told_of_a_new_configuration_once() -> None:
     metadata = ObjectMeta(name="c-1", namespace="ns", annotations={CONFIG: "d0"})
     told = Pod(metadata=ObjectMeta(name="c-2", namespace="ns", annotations={CONFIG: "d1"}))
     observation = seen(pods={CONTROLLER: (Pod(metadata=metadata), told)})
-    assert actions(observation) == (Poke("ns", "c-1", CONFIG, "d1"),)
+    assert actions(observation) == (RefreshVolumes("ns", "c-1", CONFIG, "d1"),)
 
 
-def test_a_login_pod_is_poked_when_its_keys_change() -> None:
+def test_a_login_pod_is_refreshed_when_its_keys_change() -> None:
     told = Pod(metadata=ObjectMeta(name="l-1", namespace="ns", annotations={LOGIN_CONFIG: "k1"}))
     old, new = (Mounted(LOGIN, LOGIN_CONFIG, digest) for digest in ("k1", "k2"))
     assert actions(seen(pods={LOGIN: (told,)}, mounted=(old,))) == ()
-    assert actions(seen(pods={LOGIN: (told,)}, mounted=(new,))) == (Poke("ns", "l-1", LOGIN_CONFIG, "k2"),)
+    assert actions(seen(pods={LOGIN: (told,)}, mounted=(new,))) == (RefreshVolumes("ns", "l-1", LOGIN_CONFIG, "k2"),)
 
 
 def test_a_deleted_cluster_waits_for_its_nodes_and_keeps_its_volume() -> None:
