@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -22,8 +22,10 @@ LoginSetName = Annotated[
 # Objects of a cluster called `<cluster>-login` end with these words.
 _TAKEN = ("config", "group", "home", "keys", "login", "passwd", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "uids")
 LOGINS_RULE = Rule(
-    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(_TAKEN)}))",
-    f"a login set can't be called {', '.join(_TAKEN[:-1])} or {_TAKEN[-1]}: choose another name",
+    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(_TAKEN)})"
+    " && !each.name.matches('^(keys|login|trial)-'))",
+    f"a login set can't be called {', '.join(_TAKEN[:-1])} or {_TAKEN[-1]}, nor begin with keys-, login- or trial-:"
+    " choose another name",
     ".logins",
 )
 AuthorizedKey = Annotated[
@@ -51,8 +53,16 @@ class SecretRef(Part, frozen=True, kw_only=True):
 class SessionLimits(Part, frozen=True, kw_only=True):
     """What one process of a person on a login pod may take. `resources` limits all of them together."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.memory) || quantity(string(self.memory)).compareTo(quantity('64Mi')) >= 0",
+            "no shell starts with so little memory: use 64Mi or more",
+            ".memory",
+        ),
+    )
+
     memory: Quantity | None = None
-    """The memory that a process can allocate, such as 8Gi; by default as much as the pod has."""
+    """The memory that a process can allocate, at least 64Mi, such as 8Gi; by default as much as the pod has."""
 
     cpu_time: Duration | None = None
     """The CPU time after which a process is ended, such as 30m; by default never. Work belongs into jobs."""

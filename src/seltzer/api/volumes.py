@@ -94,6 +94,11 @@ class Mount(Part, frozen=True, kw_only=True):
             "the path has a . or .. in it: write it without",
             ".path",
         ),
+        Rule(
+            "!has(self.subPath) || !('/' + self.subPath).matches('/[.][.](/|$)')",
+            "the folder has a .. in it: write it without",
+            ".subPath",
+        ),
     )
 
     name: VolumeName

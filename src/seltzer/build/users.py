@@ -58,7 +58,7 @@ def render(merged: Merged) -> Files:
     """The files. Equal users make equal files."""
     lines = [_passwd_line(each) for each in (*merged.accounts, *merged.removed)]
     groups = [f"{each.name}:*:{each.gid}:{','.join(each.members)}\n" for each in merged.groups]
-    removed = [each.uid for each in merged.removed]
+    removed = [each.uid for each in (*merged.removed, *merged.accounts) if each.locked]
     if BUILT_IN_USER.uid not in {each.uid for each in merged.accounts}:
         removed.append(BUILT_IN_USER.uid)
     ids = "".join(f"{uid}\n" for uid in sorted(set(removed)))
@@ -79,6 +79,12 @@ def ledger(cluster: SlurmCluster, content: Ledger) -> Manifest:
     head = names.manifest("ConfigMap", "v1", cluster, COMPONENT, names.ledger(cluster))
     del head["metadata"]["ownerReferences"]
     return {**head, "data": ledgers.text(content)}
+
+
+def ledger_too_large(content: Ledger) -> str:
+    """Whether the ledger doesn't fit into its ConfigMap; empty: it does."""
+    size = sum(map(_size, ledgers.text(content).values()))
+    return f"the IDs make a ledger of {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}" if size > MOST_BYTES else ""
 
 
 def copies(nodeset: NodeSet, cluster: SlurmCluster, published: Sequence[ConfigMap]) -> list[Manifest]:
@@ -152,17 +158,17 @@ def parse(passwd: str, group: str, keys: Mapping[str, str]) -> Published:
     """What `render` has written. A line that somebody else wrote into it doesn't count."""
     groups: dict[str, Group] = {}
     memberships: dict[str, list[str]] = {}
-    for line in group.splitlines():
+    for line in group.split("\n"):
         match line.split(":"):
             case [name, _, gid, members] if gid.isdecimal():
                 groups[name] = Group(name, int(gid), tuple(members.split(",")) if members else ())
                 for member in groups[name].members:
                     memberships.setdefault(member, []).append(name)
     accounts: dict[str, Account] = {}
-    for line in passwd.splitlines():
+    for line in passwd.split("\n"):
         match line.split(":"):
             case [name, _, uid, gid, full_name, home, shell] if uid.isdecimal() and gid.isdecimal():
-                more, lines = tuple(memberships.get(name, ())), tuple(keys.get(name, "").splitlines())
+                more, lines = tuple(memberships.get(name, ())), tuple(filter(None, keys.get(name, "").split("\n")))
                 accounts[name] = Account(name, int(uid), int(gid), more, full_name, shell, home, lines)
     return Published(accounts, groups)
 
@@ -177,7 +183,7 @@ def _shards(accounts: Sequence[Account]) -> tuple[Mapping[str, str], ...]:
     parts: list[dict[str, str]] = [{}]
     size = 0
     for account in accounts:
-        if not account.keys:
+        if not account.keys or account.locked:  # sftp and forwarded ports need no shell
             continue
         text = "".join(f"{key}\n" for key in account.keys)
         size += _size(text) + len(account.name)

@@ -21,10 +21,13 @@ from seltzer.plan.actions import Action, Apply, Create, Delete, Manifest
 from seltzer.plan.cluster.cluster_plan import Mounted
 from seltzer.plan.users import ledger as ledgers
 from seltzer.plan.users import users_status
-from seltzer.plan.users.accounts import BUILT_IN_USER, Published, Source
+from seltzer.plan.users.accounts import BUILT_IN_USER, LDAP, Published, Source
 from seltzer.plan.users.ledger import Entry, Ledger, LedgerError
-from seltzer.plan.users.merge import Merged, merge
+from seltzer.plan.users.merge import NO_LOGIN, Merged, merge
 from seltzer.plan.users.users_status import UsersOutcome
+
+# In a ledger that was made again: some source listed the name.
+_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,9 @@ class ClusterUsers:
 
     def look(self, cluster: SlurmCluster) -> UsersOutcome:
         """What to do about the users of a cluster, and what to say about them."""
-        key, sources = key_of(cluster), self._caches.user_sources.of(cluster)
-        config_maps = self._config_maps(cluster)
+        key, config_maps = key_of(cluster), self._config_maps(cluster)
+        stored = config_maps.get(names.ledger(cluster))
+        sources = self._caches.user_sources.of(cluster, lambda: _directory_had_groups(stored))
         inputs = tuple((name, each.metadata.resource_version) for name, each in sorted(config_maps.items()))
         computed = self._computed.get(key)
         if computed is None or computed.inputs != inputs or computed.sources != sources:
@@ -71,7 +75,6 @@ class ClusterUsers:
         actions = self._actions(cluster, computed, config_maps)
         publishing = computed.ledger is None and any(isinstance(each, Apply) for each in actions)
         events = computed.outcome.events if publishing else ()
-        stored = config_maps.get(names.ledger(cluster))
         return replace(computed.outcome, actions=actions, events=events, ledger=_delete(stored) if stored else None)
 
     def mounted(self, cluster: SlurmCluster) -> Iterator[Mounted]:
@@ -102,7 +105,8 @@ class ClusterUsers:
         merged = merge(sources, known, published)
         files = build.render(merged)
         save = merged.ledger != known or (stored is None and bool(merged.ledger.users or merged.ledger.groups))
-        finding = users_status.finding(merged, files.too_large, ledger_name)
+        too_large = files.too_large or build.ledger_too_large(merged.ledger)
+        finding = users_status.finding(merged, too_large, ledger_name)
         status = users_status.status(merged, ledger_name)
         outcome = UsersOutcome((), finding, status, users_status.events(published, merged))
         return _Computed(
@@ -110,7 +114,7 @@ class ClusterUsers:
             sources,
             merged,
             tuple(build.manifests(cluster, files)),
-            files.too_large,
+            too_large,
             build.ledger(cluster, merged.ledger) if save else None,
             outcome,
         )
@@ -147,12 +151,28 @@ def _delete(config_map: ConfigMap) -> Delete:
 
 
 def _rebuilt(published: Published) -> Ledger:
-    """The ledger, if somebody deleted it, from the files that the containers have. It never has the built-in user."""
+    """The ledger, if somebody deleted it, from the files that the containers have. It never has the built-in user.
+
+    The files don't say which source listed a user: they stay until all sources have been read.
+    """
     passing = {BUILT_IN_USER.name} if _has_built_in(published) else set()
     return Ledger(
-        {name: Entry(each.uid) for name, each in published.accounts.items() if name not in passing},
-        {name: Entry(each.gid) for name, each in published.groups.items() if name not in passing},
+        {
+            name: Entry(each.uid, "" if each.shell == NO_LOGIN else _UNKNOWN)
+            for name, each in published.accounts.items()
+            if name not in passing
+        },
+        {name: Entry(each.gid, _UNKNOWN) for name, each in published.groups.items() if name not in passing},
     )
+
+
+def _directory_had_groups(ledger: ConfigMap | None) -> bool:
+    """Whether the directory returned groups when it was last read, maybe by an operator before this one."""
+    try:
+        known = ledgers.parse(ledger.data) if ledger else Ledger()
+    except LedgerError:
+        return False
+    return any(each.source == LDAP for each in known.groups.values())
 
 
 def _has_built_in(published: Published) -> bool:

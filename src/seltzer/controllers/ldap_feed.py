@@ -40,15 +40,17 @@ class LdapFeed:
     The source always has a whole directory, or an error. Before the first answer it is pending.
     """
 
-    def __init__(self, client: Client, namespace: str, ldap: Ldap, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, client: Client, namespace: str, ldap: Ldap, changed: Callable[[], None], *, had_groups: bool = False
+    ) -> None:
         self._ldap = ldap
         self._changed = changed
         self._news = asyncio.Event()
         self._bind = _Followed(client, kinds.SECRETS, namespace, ldap.bind_secret, self._news)
         kind: Resource[Any] = kinds.SECRETS if ldap.ca_secret else kinds.CONFIG_MAPS
         self._ca = _Followed(client, kind, namespace, ldap.ca_secret or ldap.ca_config_map, self._news)
-        # Whether the last complete answer had groups; None: there was none.
-        self._had_groups: bool | None = None
+        # Whether the last complete answer had groups; None: there was none that is known of.
+        self._had_groups: bool | None = had_groups or None
         self.source = Source(LDAP, error="it hasn't been read yet", pending=True)
 
     async def run(self) -> None:
@@ -139,6 +141,6 @@ def _compared(found: Found, before: Source) -> tuple[Source, bool]:
             for each in found.users
         ),
         groups=tuple(Group(each.name, each.gid, each.members) for each in found.groups),
-        unreadable=tuple(Refusal(each.name, LDAP, each.why) for each in found.refusals),
+        unreadable=tuple(Refusal(each.name, LDAP, each.why, each.is_group) for each in found.refusals),
     )
     return source, source != before

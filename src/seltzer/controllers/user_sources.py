@@ -76,6 +76,10 @@ class ConfigMapFeed:
             return listing.read(text, CONFIG_MAP)
         except listing.ListingError as error:
             return self._failed(f"{listing.FILE} in ConfigMap {self._key.name}: {error}")
+        except Exception as error:
+            # A mistake of ours mustn't end the feed: the users stay as they are, and the next text may be well.
+            logger.exception("reading a ConfigMap failed")
+            return self._failed(f"reading {self._key.name} failed: {error!r}; please report this")
 
     def _failed(self, why: str) -> Source:
         since = self.source.since if self.source.error == why else now()
@@ -94,11 +98,16 @@ class UserSources:
         """Called with the cluster of which a source has changed."""
         self._watchers.append(watcher)
 
-    def of(self, cluster: SlurmCluster) -> tuple[Source, ...]:
-        """What the sources of a cluster list now. The first time a source is wanted, it begins to be followed."""
+    def of(self, cluster: SlurmCluster, had_groups: Callable[[], bool]) -> tuple[Source, ...]:
+        """What the sources of a cluster list now. The first time a source is wanted, it begins to be followed.
+
+        `had_groups` says whether its directory had groups when an operator before this one read it. After an edit of
+        spec.users.ldap that doesn't count: it may be meant.
+        """
         key = key_of(cluster)
+        known = key in self._feeds
         followed = self._feeds.setdefault(key, {})
-        wanted = self._wanted(cluster)
+        wanted = self._wanted(cluster, lambda: not known and had_groups())
         for name in [name for name, (what, _, _) in followed.items() if name not in wanted or wanted[name][0] != what]:
             followed.pop(name)[2].cancel()
         for name, (what, make) in wanted.items():
@@ -111,10 +120,13 @@ class UserSources:
             del self._feeds[key]
         inline = cluster.spec.users.inline
         found = [_inline(cluster)] if inline is not None else []
-        found += [feed.source for _, feed, _ in followed.values()]
+        # In the order of `_wanted`, whatever the order in which they began: the first that lists a name has it.
+        found += [followed[name][1].source for name in wanted]
         return tuple(found) or (_built_in(cluster),)
 
-    def _wanted(self, cluster: SlurmCluster) -> dict[str, tuple[object, Callable[[], Feed]]]:
+    def _wanted(
+        self, cluster: SlurmCluster, had_groups: Callable[[], bool]
+    ) -> dict[str, tuple[object, Callable[[], Feed]]]:
         """The feeds of a cluster by source: what each follows, and how it is made."""
         key, wanted = key_of(cluster), cluster.spec.users
         found: dict[str, tuple[object, Callable[[], Feed]]] = {}
@@ -123,7 +135,8 @@ class UserSources:
             found[CONFIG_MAP] = (where, lambda: ConfigMapFeed(self._client, where, lambda: self._on_change(key)))
         if ldap := wanted.ldap:
             changed = partial(self._on_change, key)
-            found[LDAP] = (ldap, lambda: LdapFeed(self._client, key.namespace, ldap, changed))
+            make = partial(LdapFeed, self._client, key.namespace, ldap, changed)
+            found[LDAP] = (ldap, lambda: make(had_groups=had_groups()))
         return found
 
     def _on_change(self, cluster: Key) -> None:

@@ -45,6 +45,7 @@ class Refusal(Struct, frozen=True, gc=False):
 
     name: str
     why: str
+    is_group: bool = False
 
 
 class Unusable(Exception):
@@ -58,9 +59,8 @@ def account(
 
     `group_of` has the IDs of the groups that Active Directory knows by another number. `shell` is everybody's.
     """
-    name = ""
     try:
-        if schema.windows and _number(entry, ACCOUNT_CONTROL, 0) & _DISABLED:
+        if schema.windows and _control(entry) & _DISABLED:
             return None, []
         name = _name(entry, schema.user_name, schema)
         uid = _id(entry, schema.uid_number)
@@ -68,7 +68,7 @@ def account(
         keys, bad = _keys(entry, schema.key)
         found = Account(name, uid, gid, _full_name(entry, schema), shell or _shell(entry, schema.shell), keys)
     except Unusable as error:
-        return None, [Refusal(name or entry.dn, str(error))]
+        return None, [Refusal(name, str(error)) for name in claimed(entry, schema.user_name, schema) or [entry.dn]]
     return found, [Refusal(name, why) for why in bad]
 
 
@@ -91,8 +91,21 @@ def number_of(entry: Entry, attribute: str) -> int | None:
     return int(values[0]) if len(values) == 1 and _NUMBER.fullmatch(values[0]) else None
 
 
-def label(entry: Entry, schema: Schema) -> str:
-    """How an entry is called in a message."""
+def claimed(entry: Entry, attribute: str, schema: Schema) -> list[str]:
+    """The names that an entry gives itself, of those that can be names. Only one of them can be used."""
+    values = sorted(value.decode(errors="replace") for value in entry.attributes.get(attribute, ()))
+    names = [name.lower() if schema.windows else name for name in values]
+    return [name for name in names if _NAME.fullmatch(name)]
+
+
+def group_refusals(entry: Entry, schema: Schema, why: str) -> list[Refusal]:
+    """Why a group isn't used, under each of its names."""
+    names = claimed(entry, schema.group_name, schema) or [_label(entry, schema)]
+    return [Refusal(name, f"this group: {why}", is_group=True) for name in names]
+
+
+def _label(entry: Entry, schema: Schema) -> str:
+    """How a group without a usable name is called in a message."""
     try:
         return _text(entry, schema.group_name) or entry.dn
     except Unusable:
@@ -123,6 +136,16 @@ def _number(entry: Entry, attribute: str, default: int | None = None) -> int:
     if not _NUMBER.fullmatch(value):
         raise Unusable(f"its {attribute} is {value[:20].decode(errors='replace')!r}, which isn't a number: correct it")
     return int(value)
+
+
+def _control(entry: Entry) -> int:
+    """Every account has it: one that hides it may be disabled."""
+    if not entry.attributes.get(ACCOUNT_CONTROL):
+        raise Unusable(
+            f"its {ACCOUNT_CONTROL} can't be seen, so it may be disabled: give the account of bindSecret the right to "
+            "read Account Restrictions"
+        )
+    return _number(entry, ACCOUNT_CONTROL)
 
 
 def _id(entry: Entry, attribute: str) -> int:

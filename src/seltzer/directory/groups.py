@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from . import names
-from .accounts import Refusal, Unusable, group_id, label, relative_id
+from .accounts import Refusal, Unusable, group_id, group_refusals, relative_id
 from .messages import Entry
 from .schema import Schema
 
@@ -51,7 +51,7 @@ class Memberships:
         try:
             unix = group_id(entry, self.schema)
         except Unusable as error:
-            self.refusals.append(Refusal(label(entry, self.schema), f"this group: {error}"))
+            self.refusals += group_refusals(entry, self.schema, str(error))
             unix = None
         relative = relative_id(entry) if self.schema.windows else None
         if relative is not None:
@@ -77,10 +77,12 @@ class Memberships:
                 try:
                     found.append(Group(*node.unix, tuple(sorted(_members(node, nodes)))))
                 except Unusable as error:
-                    self.refusals.append(Refusal(node.unix[0], f"this group: {error}"))
+                    self.refusals.append(Refusal(node.unix[0], f"this group: {error}", is_group=True))
         count = Counter(group.name for group in found)
         twice = sorted(name for name, times in count.items() if times > 1)
-        self.refusals += [Refusal(name, f"{count[name]} groups have this name: rename all but one") for name in twice]
+        self.refusals += [
+            Refusal(name, f"{count[name]} groups have this name: rename all but one", True) for name in twice
+        ]
         return sorted((group for group in found if count[group.name] == 1), key=lambda group: group.name)
 
     def _node(self, entry: Entry, unix: tuple[str, int] | None, known: Mapping[str, str]) -> _Node:

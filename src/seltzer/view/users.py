@@ -19,9 +19,9 @@ from seltzer.view import colours
 from seltzer.view.text import Cell, Line, line
 
 READY = users_status.TYPE
-ACTIVE, REMOVED, REFUSED = "active", "removed", "refused"
+ACTIVE, LOCKED, REMOVED, REFUSED = "active", "locked", "removed", "refused"
 _HEAD = ("NAME", "UID", "GROUPS", "SOURCE", "KEYS", "STATE")
-_STYLES = {REMOVED: colours.MINOR, REFUSED: colours.BAD}
+_STYLES = {LOCKED: colours.MINOR, REMOVED: colours.MINOR, REFUSED: colours.BAD}
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ def _published(published: Published, ledger: Ledger) -> Iterable[Row]:
         known = ledger.users.get(account.name)
         own = groups.get(account.gid or 0, str(account.gid))
         removed = account.shell == NO_LOGIN and (known is None or not known.source)
+        state = REMOVED if removed else LOCKED if account.locked else ACTIVE
         source = "" if removed else known.source if known else BUILT_IN
         belongs = tuple(dict.fromkeys((own, *account.groups)))
-        yield Row(account.name, account.uid, belongs, source, len(account.keys), REMOVED if removed else ACTIVE)
+        yield Row(account.name, account.uid, belongs, source, len(account.keys), state)
 
 
 def _ledger(config_map: ConfigMap | None) -> Ledger:

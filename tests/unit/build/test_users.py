@@ -16,6 +16,7 @@ from seltzer.build import users
 from seltzer.build.images import Images
 from seltzer.build.names import Manifest
 from seltzer.plan.users.accounts import Account
+from seltzer.plan.users.ledger import Entry, Ledger
 
 
 def read(manifest: Manifest) -> ConfigMap:
@@ -61,6 +62,13 @@ def test_10000_users_fit_and_more_than_fit_say_so(count: int) -> None:
     accounts = [Account(f"user{at:05}", 10_000 + at, full_name=f"Person {at}") for at in range(count)]
     files = users.render(first(inline(*accounts)))
     assert bool(files.too_large) is (count > 10_000)
+
+
+def test_a_ledger_that_does_not_fit_says_so() -> None:
+    people = {f"user{at:05}": Entry(10_000 + at, "ldap") for at in range(13_000)}
+    groups = {f"course{at:05}": Entry(50_000 + at, "ldap") for at in range(32_000)}
+    assert users.ledger_too_large(Ledger(people)) == ""
+    assert "the IDs make a ledger of 1," in users.ledger_too_large(Ledger(people, groups))
 
 
 def test_a_change_of_users_changes_no_pod_template() -> None:

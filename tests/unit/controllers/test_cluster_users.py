@@ -100,6 +100,39 @@ async def test_a_config_map_is_followed_and_its_loss_changes_nothing() -> None:
         assert names(rig) == before
 
 
+async def test_a_source_outlives_every_text_and_moves_to_another_kind_without_a_loss() -> None:
+    async with rigged() as rig:
+        await rig.create(kinds.CONFIG_MAPS, people(ALICE, BOB))
+        await rig.cluster(users={"configMap": {"name": "people"}})
+        await rig.until("both are there", lambda: set(names(rig)) == {"alice", "bob"})
+        rig._server.state.patch(Id("", "configmaps", "ns", "people"), data={"users.yaml": "users: !!bool x"})
+        await rig.until("it says so", lambda: condition(rig)["reason"] == "SourceFailed")
+        await rig.cluster(
+            users={"ldap": {"uri": ["ldaps://x.invalid"], "baseDN": "dc=x", "bindSecret": {"name": "none"}}}
+        )
+        await rig.until("the directory is missed", lambda: "ldap can't be used" in condition(rig)["message"])
+        assert set(names(rig).values()) == {"/bin/bash"}, "nobody knows whom the directory lists"
+        rig._server.state.patch(Id("", "configmaps", "ns", "people"), data={"users.yaml": listed(ALICE)})
+        await rig.cluster(users={"configMap": {"name": "people"}})
+        await rig.until("the new list counts", lambda: names(rig).get("bob") == "/usr/sbin/nologin")
+        assert names(rig)["alice"] == "/bin/bash"
+
+
+async def test_without_files_and_ledger_nobody_goes_until_the_source_answers() -> None:
+    async with rigged() as rig:
+        await rig.create(kinds.CONFIG_MAPS, people(ALICE, BOB))
+        await rig.cluster(users={"configMap": {"name": "people"}})
+        await rig.until("both are there", lambda: set(names(rig)) == {"alice", "bob"})
+        rig._crash(None)  # type: ignore[arg-type]
+        for name in ("demo-uids", "people"):
+            await rig.delete(kinds.CONFIG_MAPS, name)
+        await rig.until("another looks", lambda: rig.starts == 2 and condition(rig)["reason"] == "SourceFailed")
+        assert names(rig) == {"alice": "/bin/bash", "bob": "/bin/bash"}
+        await rig.create(kinds.CONFIG_MAPS, people(ALICE))
+        await rig.until("it counts", lambda: names(rig) == {"alice": "/bin/bash", "bob": "/usr/sbin/nologin"})
+        assert "alice 2001 configMap" in data(rig, "demo-uids", "users")
+
+
 async def test_a_new_operator_knows_what_the_one_before_published() -> None:
     async with rigged() as rig:
         await rig.cluster(users={"configMap": {"name": "people"}})
@@ -115,10 +148,12 @@ async def test_a_ledger_that_cannot_be_read_stops_every_change() -> None:
     async with rigged() as rig:
         await rig.cluster(users={"inline": {"users": [ALICE]}})
         await rig.until("alice is there", lambda: "alice" in names(rig))
-        rig._server.state.patch(Id("", "configmaps", "ns", "demo-uids"), data={"users": "alice is 2001"})
+        rig._server.state.patch(Id("", "configmaps", "ns", "demo-uids"), data={"users": "alice is 2001", "groups": "#"})
         await rig.until("it says so", lambda: condition(rig).get("reason") == "LedgerUnreadable")
         await rig.cluster(users={"inline": {"users": [ALICE, BOB]}})
-        rig._server.state.patch(Id("", "configmaps", "ns", "demo-uids"), data={"users": "alice 2001 inline"})
+        rig._server.state.patch(
+            Id("", "configmaps", "ns", "demo-uids"), data={"users": "alice 2001 inline", "groups": "alice 2001 inline"}
+        )
         await rig.until("bob comes once it can be read", lambda: "bob" in names(rig))
 
 

@@ -46,11 +46,11 @@ def add(directory: FakeDirectory, name: str, uid: int) -> None:
 class Following:
     """A feed, and how often it has said that something changed."""
 
-    def __init__(self, client: Client, directory: FakeDirectory, **spec: Any) -> None:
+    def __init__(self, client: Client, directory: FakeDirectory, *, had_groups: bool = False, **spec: Any) -> None:
         given = {"uri": [directory.uri], "baseDN": "dc=x", "userBaseDN": "ou=people", "groupBaseDN": "ou=groups"}
         ldap = msgspec.convert({**given, "startTLS": False, **spec}, Ldap)
         self.changes = 0
-        self.feed = LdapFeed(client, "lab", ldap, self._changed)
+        self.feed = LdapFeed(client, "lab", ldap, self._changed, had_groups=had_groups)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -118,6 +118,13 @@ async def test_a_directory_that_fails_says_why_and_since_when(client: Client, di
         add(directory, "ada", 2001)
         await found.until(lambda source: not source.error)
         assert found.source.accounts == (ADA,)
+
+
+async def test_groups_that_an_operator_before_has_seen_are_missed(client: Client, directory: FakeDirectory) -> None:
+    directory.trees["ou=groups"] = []
+    async with following(client, directory, had_groups=True) as found:
+        await found.until(lambda source: not source.pending)
+        assert "returned no groups, and had some before" in found.source.error
 
 
 async def test_groups_that_are_all_gone_are_a_fault(client: Client, directory: FakeDirectory) -> None:

@@ -84,7 +84,6 @@ NAME = "use at most 32 lower-case letters, digits, hyphens, underscores and dots
     ("changed", "why"),
     [
         ({"uid": None}, "uid=ada,ou=people,dc=x: it has no uid: give it one"),
-        ({"uid": ["ada", "lovelace"]}, "uid=ada,ou=people,dc=x: it has 2 values of uid: leave one"),
         ({"uid": b"\xff"}, "uid=ada,ou=people,dc=x: its uid isn't UTF-8: write it again"),
         ({"uid": "Ada"}, f"uid=ada,ou=people,dc=x: Slurm and the shell can't use the name 'Ada': {NAME}"),
         ({"uid": "ada\n"}, f"uid=ada,ou=people,dc=x: Slurm and the shell can't use the name 'ada\\n': {NAME}"),
@@ -110,6 +109,19 @@ NAME = "use at most 32 lower-case letters, digits, hyphens, underscores and dots
 )
 def test_an_entry_that_cannot_be_used_says_what_to_do(changed: dict[str, Values | None], why: str) -> None:
     assert refusal(entry(**changed)) == why
+
+
+def test_an_entry_with_two_names_is_refused_under_both_so_that_neither_is_taken_for_gone() -> None:
+    _, refusals = accounts.account(entry(uid=["lovelace", "ada", "1st"]), RFC2307, {})
+    why = "it has 3 values of uid: leave one"
+    assert refusals == [Refusal("ada", why), Refusal("lovelace", why)]
+
+
+def test_an_account_whose_control_is_hidden_may_be_disabled() -> None:
+    found, refusals = accounts.account(windows(useraccountcontrol=None), ACTIVE_DIRECTORY, {})
+    assert found is None
+    assert [each.name for each in refusals] == ["ada"]
+    assert "Account Restrictions" in refusals[0].why
 
 
 GOOD = [

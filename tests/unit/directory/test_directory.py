@@ -88,7 +88,7 @@ async def test_a_filter_narrows_what_the_schema_finds(server: FakeDirectory) -> 
 async def test_values_that_active_directory_holds_back_are_fetched() -> None:
     async with FakeDirectory(most_values=4) as server:
         for n in range(11):
-            add_user(server, f"u{n:02}", 2000 + n, sAMAccountName=f"u{n:02}")
+            add_user(server, f"u{n:02}", 2000 + n, sAMAccountName=f"u{n:02}", userAccountControl="512")
         members = [f"uid=u{n:02},{PEOPLE}" for n in range(11)]
         server.add(GROUPS, "cn=hpc", sAMAccountName="hpc", gidNumber="3000", member=members)
         found = await read(where(server, schema=ACTIVE_DIRECTORY))

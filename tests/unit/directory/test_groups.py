@@ -59,7 +59,7 @@ def test_groups_nested_too_deep_are_refused_and_no_others() -> None:
     chain = [entry(f"g{n}", 3000 + n, group_dn(f"g{n + 1}")) for n in range(DEEPEST + 2)]
     groups, refusals = resolved(*chain, entry("hpc", 4000, user_dn("ada")))
     assert refusals == [
-        Refusal("g0", f"this group: groups are nested in it more than {DEEPEST} deep: make that flatter")
+        Refusal("g0", f"this group: groups are nested in it more than {DEEPEST} deep: make that flatter", is_group=True)
     ]
     assert len(groups) == len(chain) and Group("hpc", 4000, ("ada",)) in groups
 
@@ -76,7 +76,10 @@ def test_a_group_that_cannot_be_used_is_named_and_its_members_count_in_groups_ar
 
 def test_two_groups_of_one_name_are_both_refused() -> None:
     other = entry("hpc", 3001)._replace(dn="cn=hpc,ou=other,dc=x")
-    assert resolved(entry("hpc", 3000), other) == ([], [Refusal("hpc", "2 groups have this name: rename all but one")])
+    assert resolved(entry("hpc", 3000), other) == (
+        [],
+        [Refusal("hpc", "2 groups have this name: rename all but one", is_group=True)],
+    )
 
 
 def test_the_primary_group_of_active_directory_has_its_members_though_it_does_not_name_them() -> None:

@@ -13,7 +13,7 @@ from importlib import resources as files
 from seltzer.api.common import seconds
 from seltzer.api.core import Secret
 from seltzer.api.labels import LOGIN_CONFIG
-from seltzer.api.login import LoginPods
+from seltzer.api.login import LoginPods, SecretRef
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import clients, names, node_names, pods, sshd, users, volumes
 from seltzer.build.images import Images
@@ -161,7 +161,7 @@ def _sshd(login: LoginDeployment, images: Images) -> Manifest:
         {"name": "user-keys", "mountPath": users.KEYS_FOLDER, "readOnly": True},
         users.mount(),
     ]
-    if login.cluster.spec.login.authorized_keys_secret:
+    if _more_keys(login.cluster):
         mounts.append({"name": "authorized-keys", "mountPath": sshd.MORE_KEYS, "readOnly": True})
     mounts += [mount for _, mount in volumes.of_login(login.cluster)]
     leave = ["/bin/sh", f"{CONFIG}/leave", str(seconds(login.spec.session_timeout))]
@@ -241,14 +241,18 @@ def _volumes(login: LoginDeployment) -> list[Manifest]:
         users.keys_volume(cluster),
         *(volume for volume, _ in volumes.of_login(cluster)),
     ]
-    more = cluster.spec.login.authorized_keys_secret
-    if more:
+    if more := _more_keys(cluster):
         # Under the user's name, so that they open no other account. Optional: while the Secret is missing, `user` can
         # log in with the other keys.
         volume = pods.secret_volume("authorized-keys", more.name, 0o444)
         items = [{"key": "authorized_keys", "path": BUILT_IN_USER.name}]
         found.append({**volume, "secret": {**volume["secret"], "items": items, "optional": True}})
     return found
+
+
+def _more_keys(cluster: SlurmCluster) -> SecretRef | None:
+    """The Secret with keys of `user`, who is the cluster's only user then. Users of a source have their own keys."""
+    return None if cluster.spec.users.named else cluster.spec.login.authorized_keys_secret
 
 
 def host_key(secret: Secret) -> bytes:

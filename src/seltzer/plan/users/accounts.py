@@ -26,6 +26,11 @@ class Account:
     home: str = ""
     keys: tuple[str, ...] = ()
 
+    @property
+    def locked(self) -> bool:
+        """Its source says that it may not log in, as administrators do by the shell."""
+        return self.shell.endswith(("/nologin", "/false"))
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -43,6 +48,8 @@ class Refusal:
     name: str
     source: str
     why: str
+    # It is a group's, which may have the name of a user.
+    is_group: bool = False
 
 
 @dataclass(frozen=True)

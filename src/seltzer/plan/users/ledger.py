@@ -43,8 +43,16 @@ def text(ledger: Ledger) -> dict[str, str]:
 
 
 def parse(data: Mapping[str, str]) -> Ledger:
-    """The ledger of a ConfigMap. Raises LedgerError for a line that isn't one, and for an ID that two names have."""
-    return Ledger(_parsed(USERS, data.get(USERS, "")), _parsed(GROUPS, data.get(GROUPS, "")))
+    """The ledger of a ConfigMap. Raises LedgerError for a line that isn't one, and for an ID that two names have.
+
+    A part that is missing or empty was lost: `text` always writes a first line.
+    """
+    for part in (USERS, GROUPS):
+        if not data.get(part, "").strip():
+            raise LedgerError(
+                f"{part} is empty: restore it, or delete the ConfigMap to have it made again from the users"
+            )
+    return Ledger(_parsed(USERS, data[USERS]), _parsed(GROUPS, data[GROUPS]))
 
 
 def _lines(entries: Mapping[str, Entry]) -> str:
@@ -68,6 +76,6 @@ def _parsed(what: str, text: str) -> dict[str, Entry]:
 
 
 def _numbered(text: str) -> Iterable[tuple[int, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line

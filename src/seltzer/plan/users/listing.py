@@ -14,6 +14,7 @@ from seltzer.plan.users.accounts import Account, Group, Refusal, Source
 
 FILE: Final = "users.yaml"
 _USERS, _GROUPS = "users", "groups"
+_DEEPEST: Final = 16
 _PLAIN: Final = yaml.SafeLoader
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", _PLAIN)  # ten times as fast
 
@@ -48,7 +49,9 @@ def read(text: str, source: str) -> Source:
     """What the text lists. Raises ListingError if it isn't a list of users at all, or lists nobody."""
     try:
         found = _parsed(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except ListingError:
+        raise
+    except Exception as error:  # PyYAML's own, but also KeyError, IndexError and others for wrong tags
         raise ListingError(f"it isn't YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(found, dict):
         raise ListingError(f"it has no map with {_USERS} and {_GROUPS}; see 'kubectl explain slurmcluster.spec.users'")
@@ -56,7 +59,7 @@ def read(text: str, source: str) -> Source:
         raise ListingError(f"it has {unknown[0]!r}, but only {_USERS} and {_GROUPS} are known; correct the word")
     refusals: list[Refusal] = []
     users = _entries(found, _USERS, _User, lambda name, why: refusals.append(Refusal(name, source, why)))
-    groups = _entries(found, _GROUPS, _Group, lambda name, why: refusals.append(Refusal(name, source, why)))
+    groups = _entries(found, _GROUPS, _Group, lambda name, why: refusals.append(Refusal(name, source, why, True)))
     if not users:
         raise ListingError(
             "it lists no users; add some, or remove configMap from spec.users to remove all users that came from it"
@@ -72,7 +75,19 @@ def _parsed(text: str) -> object:
     try:
         return msgspec.json.decode(text)  # twenty times as fast, and JSON is YAML
     except msgspec.DecodeError:
+        _check_shape(text)
         return yaml.load(text, _LOADER)  # noqa: S506 (a safe loader)
+
+
+def _check_shape(text: str) -> None:
+    """Few bytes can make a document that takes hours and gigabytes to build, or the loader's stack overflow."""
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise ListingError("it has an anchor and an alias, which aren't supported: write the values out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ListingError(f"it is nested more than {_DEEPEST} deep: a list of users isn't")
 
 
 def _entries(found: dict[Any, Any], part: str, kind: type[T], refuse: Callable[[str, str], None]) -> list[T]:

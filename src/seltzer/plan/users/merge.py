@@ -4,7 +4,7 @@ Guarantees, whatever the sources list and in whatever order their states follow 
 
 - An ID that the ledger has is never given to another name, and a name never gets another ID.
 - An entry that is refused affects no other entry. If its user was published before, the user stays as published.
-- A source that fails, or unexpectedly lists nobody, changes nothing.
+- A source that fails, or unexpectedly lists nobody, changes nothing. As long as it has never been read, nobody goes.
 - A user whom no source lists stays resolvable, with a shell that refuses to log in and without keys.
 """
 
@@ -53,6 +53,7 @@ def merge(sources: Sequence[Source], ledger: Ledger, published: Published) -> Me
     for source in sources:
         work.source(source)
     work.keep_refused()
+    work.keep_unknown()
     return work.result()
 
 
@@ -67,6 +68,8 @@ class _Work:
     origins: dict[str, str] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    # The names of those in spec.users.
+    sources: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.users = dict(self.ledger.users)
@@ -78,6 +81,7 @@ class _Work:
 
     def source(self, source: Source) -> None:
         """Take what a source lists, or what it last listed."""
+        self.sources.add(source.name)
         before, groups_before = self._last_of(source.name), self._last_groups_of(source.name)
         # A source may list groups only. All of its users may have moved to another source, so groups count as well.
         lost = not source.accounts and bool(before or (groups_before and not source.groups))
@@ -92,16 +96,37 @@ class _Work:
             self._account(account, source)
 
     def keep_refused(self) -> None:
-        """Those that are refused now but weren't before: users stay as published, groups keep their IDs."""
+        """Those that are refused now but weren't before stay as published; a group with another ID has new members."""
         for group, source in self._kept:
             if group.name not in self.groups:
                 self._accept_group(group, source)
         for refusal in tuple(self.refusals):
-            known, account = self.ledger.users.get(refusal.name), self.published.accounts.get(refusal.name)
-            if refusal.name in self.accounts or account is None or known is None or known.source != refusal.source:
-                continue
-            if account.uid == known.id:
-                self._accept(account, known.source)
+            entries = self.ledger.groups if refusal.is_group else self.ledger.users
+            known = entries.get(refusal.name)
+            if known is not None and known.source == refusal.source:
+                (self._keep_group if refusal.is_group else self._keep)(refusal.name, known)
+
+    def keep_unknown(self) -> None:
+        """While a source has never been read, nobody knows whom it lists: users whom no other source has may be its."""
+        known = {entry.source for entry in (*self.ledger.users.values(), *self.ledger.groups.values())}
+        if all(each.source in known for each in self.failures):
+            return
+        for name, entry in self.ledger.groups.items():
+            if entry.source and entry.source not in self.sources:
+                self._keep_group(name, entry)
+        for name, entry in self.ledger.users.items():
+            if entry.source and entry.source not in self.sources:
+                self._keep(name, entry)
+
+    def _keep(self, name: str, entry: Entry) -> None:
+        account = self.published.accounts.get(name)
+        if account and account.uid == entry.id and name not in self.accounts:
+            self._accept(account, entry.source)
+
+    def _keep_group(self, name: str, entry: Entry) -> None:
+        group = self.published.groups.get(name)
+        if group and group.gid == entry.id and name not in self.groups:
+            self._accept_group(group, Source(entry.source))
 
     def result(self) -> Merged:
         removed = [
@@ -195,7 +220,7 @@ class _Work:
         elif not why:
             self._accept_group(group, source)
         if why:
-            self.refusals.append(Refusal(group.name, source.name, why))
+            self.refusals.append(Refusal(group.name, source.name, why, is_group=True))
 
     def _accept_group(self, group: Group, source: Source) -> None:
         if not source.lasting and group.name not in self.gids:
@@ -250,7 +275,7 @@ class _Work:
         for (name, source), users in unknown.items():
             more = f" and {len(users) - 1:,} more" if len(users) > 1 else ""
             why = f"no source has this group, which {users[0]}{more} should be in: add it, or remove it from them"
-            self.refusals.append(Refusal(name[:64], source, why))
+            self.refusals.append(Refusal(name[:64], source, why, is_group=True))
         found = (replace(group, members=tuple(sorted(members[name]))) for name, group in self.groups.items())
         return tuple(sorted(found, key=lambda each: (each.gid, each.name)))
 

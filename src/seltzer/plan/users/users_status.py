@@ -9,7 +9,7 @@ from seltzer.api.users import RefusedUser, UsersStatus
 from seltzer.plan.actions import Action, Delete, PlannedEvent
 from seltzer.plan.conditions import Finding
 from seltzer.plan.users.accounts import BUILT_IN, Published
-from seltzer.plan.users.merge import NO_LOGIN, Merged
+from seltzer.plan.users.merge import Merged
 
 TYPE = "UsersReady"
 _MOST_REFUSALS, _MOST_SHOWN, _MOST_NAMES = 64, 3, 8
@@ -82,9 +82,9 @@ def _refused(merged: Merged, ledger: str) -> Iterable[RefusedUser]:
 
 def events(before: Published, after: Merged) -> tuple[PlannedEvent, ...]:
     """One Event for all users who were added, and one for all who were removed."""
-    was = {name for name, account in before.accounts.items() if account.shell != NO_LOGIN}
+    was = {name for name, account in before.accounts.items() if not account.locked}
     # Every cluster begins with the built-in user: that is no news.
-    now = {each.name for each in after.accounts if each.shell != NO_LOGIN and after.origins[each.name] != BUILT_IN}
+    now = {each.name for each in after.accounts if not each.locked and after.origins[each.name] != BUILT_IN}
     found = []
     if added := sorted(now - was):
         found.append(PlannedEvent("Normal", "UsersAdded", f"{_named(added)} may log in and submit jobs"))

@@ -109,6 +109,15 @@ def test_a_login_set_has_its_own_image_and_replicas_and_the_clusters_host_key() 
     assert "authorized-keys" in volumes
 
 
+def test_more_keys_of_the_built_in_user_open_no_account_of_a_source() -> None:
+    more = {"login": SETS["login"]}
+    named = {**more, "users": {"inline": {"users": [{"name": "user", "uid": 2001}]}}}
+    for spec, has in ((more, True), (named, False)):
+        pod = made(spec, "Deployment")["spec"]["template"]["spec"]
+        assert ("authorized-keys" in {each["name"] for each in pod["volumes"]}) is has
+        assert ("authorized-keys" in {each["name"] for each in pod["containers"][0]["volumeMounts"]}) is has
+
+
 def test_only_the_users_and_groups_of_a_login_set_have_keys_there() -> None:
     before, _, match = of_sets("ConfigMap")["demo-login-gpu"]["data"]["sshd_config"].partition("Match ")
     assert before.endswith("AuthorizedKeysFile none\n"), "whoever no Match block is for has no keys"

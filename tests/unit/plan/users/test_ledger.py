@@ -17,8 +17,17 @@ def test_what_is_written_is_what_is_read() -> None:
 
 
 def test_comments_and_empty_lines_do_not_count() -> None:
-    assert ledger.parse({"users": "# a comment\n\n  \nalice 2001 inline"}).users == {"alice": Entry(2001, "inline")}
-    assert ledger.parse({}) == Ledger()
+    text = {"users": "# a comment\n\n  \nalice 2001 inline", "groups": "#"}
+    assert ledger.parse(text).users == {"alice": Entry(2001, "inline")}
+    assert ledger.parse(ledger.text(Ledger())) == Ledger()
+
+
+@pytest.mark.parametrize("part", ["users", "groups"])
+@pytest.mark.parametrize("left", [None, "", "\n"])
+def test_a_part_that_was_lost_is_not_taken_for_an_empty_one(part: str, left: str | None) -> None:
+    data = {**ledger.text(KNOWN), part: left}
+    with pytest.raises(LedgerError, match=f"{part} is empty: restore it"):
+        ledger.parse({name: text for name, text in data.items() if text is not None})
 
 
 @pytest.mark.parametrize(
@@ -34,4 +43,4 @@ def test_comments_and_empty_lines_do_not_count() -> None:
 )
 def test_a_line_that_says_nothing_makes_all_of_it_unreadable(text: str, why: str) -> None:
     with pytest.raises(LedgerError, match=why):
-        ledger.parse({"users": text})
+        ledger.parse({"users": text, "groups": "#"})

@@ -63,7 +63,13 @@ def test_an_entry_that_cannot_be_read_is_refused_alone(entry: str, name: str, wh
         ("userss: []", "'userss'"),
         ("users: !!python/object:os.system []", "isn't YAML"),
         ("? [a]\n: b", "isn't YAML"),
-        ("a: &a [*a]\nusers: []", "only users and groups are known"),
+        ("a: &a [*a]\nusers: []", "an anchor and an alias, which aren't supported"),
+        ("users: " + "[" * 30_000, "nested more than 16 deep"),
+        ("users: " + "[" * 17 + "]" * 17, "nested more than 16 deep"),
+        ("users: !!bool x", "isn't YAML"),
+        ('users: [{name: alice, uid: !!int ""}]', "isn't YAML"),
+        ("users: !!timestamp x", "isn't YAML"),
+        ("[" * 30_000, "isn't YAML"),
     ],
 )
 def test_a_text_without_users_is_an_error_that_says_what_to_do(text: str, why: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seltzer.build import users as build
 from seltzer.plan.users import ledger as ledgers
-from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, Account, Group, Published, Source
+from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, Account, Group, Published, Refusal, Source
 from seltzer.plan.users.ledger import Entry, Ledger
 from seltzer.plan.users.merge import NO_LOGIN, Merged, merge
 
@@ -131,6 +131,62 @@ def test_an_administrator_releases_a_uid_by_deleting_the_line() -> None:
     merged = merge([inline(replace(ALICE, uid=2009), BOB)], ledgers.parse(text), published(before))
     assert active(merged) == {"bob": 2002, "alice": 2009}
     assert not merged.refusals
+
+
+LEFT = {
+    "with another ID": directory(BOB, groups=(Group("alice", 2999),)),
+    "below 1000": directory(BOB, groups=(Group("alice", 7),)),
+    "unreadable": replace(directory(BOB), unreadable=(Refusal("alice", "ldap", "no", is_group=True),)),
+}
+
+
+@pytest.mark.parametrize("source", LEFT.values(), ids=LEFT)
+def test_a_group_that_is_refused_keeps_no_user_of_its_name(source: Source) -> None:
+    before = first(directory(ALICE, BOB, groups=(Group("alice", 2001),)))
+    assert [each.name for each in then(before, source).removed] == ["alice"]
+
+
+REFUSED_LAB = {
+    "with another ID": directory(BOB, groups=(Group("lab", 3999, members=("bob",)),)),
+    "below 1000": directory(BOB, groups=(Group("lab", 7, members=("bob",)),)),
+    "unreadable": replace(directory(BOB), unreadable=(Refusal("lab", "ldap", "no", is_group=True),)),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED_LAB.values(), ids=REFUSED_LAB)
+def test_a_group_that_is_refused_keeps_its_id_and_its_members(source: Source) -> None:
+    before = first(directory(BOB, groups=(Group("lab", 3002, members=("bob",)),)))
+    assert Group("lab", 3002, ("bob",)) in then(before, source).groups
+
+
+def test_nobody_goes_while_a_source_that_may_have_them_was_never_read() -> None:
+    before = first(inline(ALICE, BOB, groups=(Group("lab", 3002, members=("bob",)),)))
+    silent = replace(directory(error="it hasn't been read yet"), pending=True)
+    merged = then(before, silent)
+    assert active(merged) == {"alice": 2001, "bob": 2002}
+    assert Group("lab", 3002, ("bob",)) in merged.groups
+    assert [each.keys for each in merged.accounts] == [ALICE.keys, BOB.keys]
+    merged = then(merged, replace(silent, pending=False))
+    assert active(merged) == {"alice": 2001, "bob": 2002}, "nor later"
+    assert active(then(merged, directory(BOB))) == {"bob": 2002}, "until it answers"
+
+
+def test_a_source_that_is_taken_out_beside_one_that_was_read_before_takes_its_users_with_it() -> None:
+    before = first(inline(ALICE), directory(BOB))
+    assert active(then(before, directory(error="it is down"))) == {"bob": 2002}
+
+
+def test_a_name_may_have_what_other_programs_take_for_the_end_of_a_line() -> None:
+    odd = replace(ALICE, full_name="A\u2028B\x85C", keys=("ssh-ed25519 A a\u2028b",))
+    assert published(first(directory(odd))).accounts["alice"] == replace(odd, gid=2001, home="/home/alice")
+
+
+def test_a_user_whom_the_directory_locks_has_no_keys_and_submits_nothing() -> None:
+    locked = replace(ALICE, shell="/sbin/nologin")  # noqa: S604
+    merged = then(first(directory(ALICE, BOB)), directory(locked, BOB))
+    files = build.render(merged)
+    assert (list(files.keys[0]), files.removed.split()) == (["bob"], ["1000", "2001"])
+    assert active(then(merged, directory(ALICE, BOB))) == {"alice": 2001, "bob": 2002}
 
 
 def test_a_removed_user_stays_resolvable_and_cannot_log_in() -> None:

@@ -1,0 +1,46 @@
+"""The sources of users: their order is that of the spec, and what an operator before has seen counts once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.builders.objects import cluster
+from tests.fakes.apiserver.server import FakeApiServer
+
+from seltzer.controllers.ldap_feed import LdapFeed
+from seltzer.controllers.user_sources import UserSources
+from seltzer.kube.client import Client
+
+LDAP = {"uri": ["ldaps://x.invalid"], "baseDN": "dc=x", "bindSecret": {"name": "none"}}
+
+
+@pytest.fixture
+async def sources() -> AsyncIterator[UserSources]:
+    async with FakeApiServer() as server, Client(server.config()) as client:
+        sources = UserSources(client)
+        yield sources
+        await sources.close_all()
+
+
+async def test_the_order_is_that_of_the_spec_whatever_was_changed_last(sources: UserSources) -> None:
+    for name in ("people", "others"):
+        found = sources.of(cluster({"users": {"configMap": {"name": name}, "ldap": LDAP}}), lambda: False)
+        assert [each.name for each in found] == ["configMap", "ldap"]
+
+
+@pytest.mark.parametrize("had_groups", [True, False])
+async def test_what_an_operator_before_has_seen_counts_until_the_spec_changes(
+    sources: UserSources, monkeypatch: pytest.MonkeyPatch, had_groups: bool
+) -> None:
+    made: list[bool] = []
+
+    class Feed(LdapFeed):
+        def __init__(self, *words: object, had_groups: bool) -> None:
+            made.append(had_groups)
+            super().__init__(*words, had_groups=had_groups)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("seltzer.controllers.user_sources.LdapFeed", Feed)
+    for base in ("dc=x", "dc=x", "dc=y"):
+        sources.of(cluster({"users": {"ldap": {**LDAP, "baseDN": base}}}), lambda: had_groups)
+    assert made == [had_groups, False]
