@@ -81,7 +81,7 @@ def jobs(asked: str) -> list[Job]:
     """The job, or all tasks of an array."""
     why = ""
     try:
-        found = accounted(_ask("sacct", f"--jobs={asked}", *_format(_SACCT)))
+        found = accounted(_ask("sacct", f"--jobs={asked}", "--parsable2", f"--delimiter={_SEPARATOR}", _format(_SACCT)))
     except SeffError as error:
         found, why = [], str(error)
     if found:
@@ -136,10 +136,10 @@ def queued(output: str) -> list[Job]:
 def _with_usage(job: Job) -> Job:
     """What the steps of a job that runs have used so far. Of those that have ended, sstat says nothing."""
     try:
-        output = _ask("sstat", "--allsteps", f"--jobs={job.raw_id}", *_format(_SSTAT))
+        output = _ask("sstat", "--allsteps", f"--jobs={job.raw_id}", "--parsable2", _format(_SSTAT))
     except SeffError as error:
         return replace(job, unknown=str(error))
-    usages = [usage for _, usage in _rows(output, len(_SSTAT))]
+    usages = [usage for _, _, usage in (line.partition("|") for line in output.split("\n"))]
     cpu = [used for usage in usages if (used := seconds(_tres(usage).get("cpu", ""))) is not None]
     held = [used for usage in usages if (used := memory(usage)) is not None]
     if not cpu and not held:
@@ -225,8 +225,8 @@ def _rows(output: str, width: int) -> list[list[str]]:
     return [row[:width] for row in rows if len(row) in (width, width + 1)]
 
 
-def _format(fields: Sequence[str]) -> tuple[str, ...]:
-    return "--parsable2", f"--delimiter={_SEPARATOR}", "--format=" + ",".join(fields)
+def _format(fields: Sequence[str]) -> str:
+    return "--format=" + ",".join(fields)
 
 
 def _columns(fields: Sequence[str]) -> str:

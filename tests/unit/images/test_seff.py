@@ -124,7 +124,7 @@ def test_a_job_that_ended_is_reported_as_seff_does_everywhere(slurm: Slurm, caps
 def test_without_accounting_a_job_that_runs_shows_its_usage_so_far(
     slurm: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    usage = rows(("12.batch", "cpu=00:00:30,mem=1G"), ("12.0", "cpu=00:01:30,mem=3072M"))
+    usage = "12.batch|cpu=00:00:30,energy=0,mem=1G\n12.0|cpu=00:01:30,energy=0,mem=3072M\n"
     slurm({"sacct": f"error: {DISABLED}", "squeue": rows(queue_row()), "sstat": usage})
     assert seff.main(["12"]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -148,7 +148,7 @@ def test_without_accounting_a_job_that_runs_shows_its_usage_so_far(
         ({"sacct": "", "squeue": rows(queue_row()), "sstat": "error: Access denied"}, "unknown: Access denied"),
         ({"sacct": "", "squeue": rows(queue_row("PENDING"))}, "Efficiency: known once the job runs"),
         (
-            {"sacct": "", "squeue": rows(queue_row(allocated="cpu=4")), "sstat": rows(("12.0", "cpu=00:01,mem=1M"))},
+            {"sacct": "", "squeue": rows(queue_row(allocated="cpu=4")), "sstat": "12.0|cpu=00:01,mem=1M\n"},
             "the job has no limit of its own",
         ),
         ({"sacct": "", "squeue": rows(queue_row("PENDING", "12_3"))}, "Array Job ID: 12_3"),
