@@ -240,6 +240,17 @@ def test_a_change_is_noted(cluster: Cluster) -> None:
     assert json.loads(lines[-1])["modified"] == job
 
 
+FORGED = "forged\n[2026-11-16T03:13:36.000] _job_complete: JobId=7 done"
+
+
+@pytest.mark.parametrize("field", ["JobName", "Comment", "WorkDir", "MailUser", "StdOut", "Extra", "Partition"])
+def test_no_change_writes_a_line_of_its_own_into_the_log(cluster: Cluster, field: str) -> None:
+    job = cluster.sbatch("true", "--hold")
+    answer = cluster.run("scontrol", "update", f"JobId={job}", f"{field}={FORGED}")
+    assert answer.code != 0 and "a control character" in answer.stderr
+    assert "forged" not in cluster.in_controller("cat", "/run/slurmctld-state/slurmctld.log").stdout
+
+
 # --- the site's own script -----------------------------------------------------------------------------------------
 
 

@@ -57,7 +57,8 @@ local TEXTS = {
     work_dir = "current_working_directory",
 }
 
--- Logged as they are, also when Slurm knows no such thing. No control character can be in one that it knows.
+-- Logged as they are when a job is submitted, also when Slurm knows no such thing. No control character can be in one
+-- that it knows. When a job is changed, all that is changed is logged.
 local LOGGED = {
     "account",
     "array_inx",
@@ -85,6 +86,13 @@ local LOGGED = {
 }
 
 local LISTS = { exc_nodes = "excluded_nodes", req_nodes = "required_nodes" }
+
+local CHANGED = {}
+for _, known in pairs({ TEXTS, LISTS }) do
+    for field in pairs(known) do
+        CHANGED[#CHANGED + 1] = field
+    end
+end
 
 -- Of 16 bits, where 0 is the same as nothing.
 local COUNTS = {
@@ -469,12 +477,12 @@ local function is_removed(uid)
     return text and ("\n" .. text):find(format("\n%.0f\n", uid), 1, true) ~= nil
 end
 
--- The first field, if any, that would end a line of slurmctld's log.
-local function forger(job)
-    for at = 1, #LOGGED do
-        local value = job[LOGGED[at]]
+-- The first of these fields, if any, that would end a line of slurmctld's log.
+local function forger(job, fields)
+    for at = 1, #fields do
+        local value = job[fields[at]]
         if type(value) == "string" and value:find("%c") then
-            return LOGGED[at]
+            return fields[at]
         end
     end
 end
@@ -508,7 +516,7 @@ local function submit(job, partitions, uid)
     if attempt(is_put_back, job, uid) then
         return slurm.SUCCESS
     end
-    local bad = attempt(forger, job)
+    local bad = attempt(forger, job, LOGGED)
     if bad then
         return refuse(bad)
     end
@@ -530,7 +538,7 @@ local function submit(job, partitions, uid)
 end
 
 local function modify(job, record, partitions, uid)
-    local bad = attempt(forger, job)
+    local bad = attempt(forger, job, CHANGED)
     if bad then
         return refuse(bad)
     end

@@ -284,10 +284,12 @@ def test_what_would_be_a_line_of_its_own_in_the_log_is_refused(slurm: Slurm, fie
     assert not slurm.lines()
 
 
-@pytest.mark.parametrize("field", ["name", "comment", "work_dir", "std_out"])
-def test_lines_are_welcome_where_they_are_not_logged(slurm: Slurm, field: str) -> None:
-    wanted: dict[str, Any] = {field: "two\nlines"}
-    assert slurm.submit(slurm.job(**wanted)) == 0
+@pytest.mark.parametrize("field", ["name", "comment", "work_dir", "std_out", "mail_user", "admin_comment", "extra"])
+def test_lines_are_welcome_where_they_are_logged_only_when_they_are_changed(slurm: Slurm, field: str) -> None:
+    forged: dict[str, Any] = {field: FORGED}
+    assert slurm.submit(slurm.job(**forged)) == 0
+    assert slurm.modify(forged, job_id=1) == ERROR
+    assert slurm.said == [f"a control character, such as the end of a line, can't be in a job's {field}"]
 
 
 # --- nothing of ours is in a job's way -----------------------------------------------------------------------------
