@@ -61,6 +61,8 @@ class Trace:
     finished: bool = False
     """Its node reported the end of its script while slurmctld believed it pending or didn't know it. Slurm does nothing
     then."""
+    unknown_ends: int = field(default=0, compare=False, repr=False)
+    """How many of the reports of its end are about a job that slurmctld doesn't know, and perhaps a node's."""
     exiting: bool = field(default=False, compare=False, repr=False)
     """The last line was its status; the next one says what slurmctld makes of it."""
 
@@ -122,6 +124,7 @@ def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
     trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = False
     trace.status = trace.cancel_asked_by = None
+    trace.unknown_ends = 0
 
 
 def _register(trace: Trace, match: re.Match[str]) -> None:
@@ -143,7 +146,7 @@ def _run_out_of_memory(trace: Trace, _: re.Match[str]) -> None:
 def _finish(trace: Trace, _: re.Match[str]) -> None:
     """A node reports the end of a job that is pending for slurmctld, or somebody ends a job without a status."""
     if trace.exiting and trace.status != _NO_STATUS:
-        trace.finished = True
+        trace.finished, trace.unknown_ends = True, 0
     else:
         trace.cancelled = True
     trace.exiting = False
@@ -152,9 +155,18 @@ def _finish(trace: Trace, _: re.Match[str]) -> None:
 def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
     """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it.
 
-    Anybody can have that logged about a job that doesn't exist yet.
+    Anybody can have that logged, but not without the line of `_withdraw` behind it.
     """
-    trace.finished = trace.finished or bool(trace.started)
+    if trace.started and (trace.unknown_ends or not trace.finished):
+        trace.finished = True
+        trace.unknown_ends += 1
+
+
+def _withdraw(trace: Trace, _: re.Match[str]) -> None:
+    """One of the reports of its end was sent by a command, not by a node."""
+    if trace.unknown_ends:
+        trace.unknown_ends -= 1
+        trace.finished = trace.unknown_ends > 0
 
 
 def _end(trace: Trace, _: re.Match[str]) -> None:
@@ -216,6 +228,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"_job_complete: <job> OOM failure", _run_out_of_memory),
         (r"_job_complete: <job> cancelled by interactive user", _finish),
         (r"job_complete: invalid <job>", _finish_unknown),
+        (r"_slurm_rpc_complete_job_allocation: <job>(?: SLUID=\S+)? error Invalid job id", _withdraw),
         (r"_job_complete: <job> done", _end),
         (r"(?:Attempting to )?[Rr]equeu(?:e|ing)(?: failed job)? <job>", _requeue),
         (r"<job> starting expedited requeue", _requeue),
@@ -231,6 +244,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"_release_job_rec: release hold on <job> by uid", _release),
     )
 )
+# In these lines a user names a job, which may not exist.
+_NAMED_BY_USERS = (_ask, _refuse, _finish_unknown, _withdraw)
 
 
 @dataclass
@@ -287,11 +302,11 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
         if match := pattern.match(text):
             # The array's own record stands for its remaining tasks.
             name = int(match["job"]), (match["task"] or "").replace("*", "")
-            name = found.tasks.get(name[0], name) if step is _finish_unknown else name
+            name = found.tasks.get(name[0], name) if step in (_finish_unknown, _withdraw) else name
             if match["own"]:
                 found.tasks[int(match["own"])] = name
             step(found.jobs.setdefault(name, Trace(unseen=not settings.enough)), match)
-            if step not in (_ask, _refuse):  # there a user names a job, which may not exist
+            if step not in _NAMED_BY_USERS:
                 found.count(match)
             break
     if match := _RECOVERED.match(text):

@@ -14,6 +14,9 @@ START = "sched: Allocate JobId=7 NodeList=n1 #CPUs=1 Partition=cpu"
 END = "_job_complete: JobId=7 done"
 ASK = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 1000"
 
+UNKNOWN_END = "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"
+# Behind it if it was a command that reported the end.
+COMMAND = "_slurm_rpc_complete_job_allocation: JobId=7 error Invalid job id specified"
 # What the guard's message to slurmctld leaves in its log.
 REQUEUE = [
     START,
@@ -89,12 +92,28 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         Trace(ended=True, requeued=True, cancelled=True, status=0, finished=True),
     ),
     "its end was reported while it was unknown": (
-        [START, "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"],
+        [START, UNKNOWN_END],
         Trace(started="n1", finished=True),
     ),
-    "somebody reported its end before it was there": (
-        ["job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00", SUBMIT],
-        Trace(submitted=True),
+    "somebody reported its end before it was there": ([UNKNOWN_END, SUBMIT], Trace(submitted=True)),
+    "somebody reported its end while it was unknown": ([START, UNKNOWN_END, COMMAND], Trace(started="n1")),
+    "two reported its end at once while it was unknown": (
+        [START, UNKNOWN_END, UNKNOWN_END, COMMAND, COMMAND],
+        Trace(started="n1"),
+    ),
+    "somebody and its node reported its end": (
+        [START, UNKNOWN_END, UNKNOWN_END, COMMAND],
+        Trace(started="n1", finished=True),
+    ),
+    "its node and somebody reported its end, while it was pending": (
+        [
+            START,
+            "_job_complete: JobId=7 WEXITSTATUS 3",
+            "_job_complete: JobId=7 cancelled by interactive user",
+            UNKNOWN_END,
+            COMMAND,
+        ],
+        Trace(started="n1", status=768, finished=True),
     ),
     "the kernel killed it while it was pending": (
         [START, "_job_complete: JobId=7 OOM failure", "_job_complete: JobId=7 cancelled by interactive user"],
@@ -249,12 +268,27 @@ def test_tasks_of_an_array_are_told_apart_and_its_own_record_is_the_array() -> N
     assert found.highest == 11, "a task has an ID of its own"
 
 
+def test_the_end_of_a_task_is_reported_and_withdrawn_by_its_own_id() -> None:
+    lines = ["sched: Allocate JobId=8_1(11) NodeList=n1 #CPUs=1 Partition=cpu", UNKNOWN_END.replace("7", "11", 1)]
+    assert traces.read(stamped(lines)).jobs == {(8, "1"): Trace(started="n1", finished=True)}
+    lines.append(COMMAND.replace("7", "11", 1))
+    assert traces.read(stamped(lines)).jobs == {(8, "1"): Trace(started="n1")}
+
+
 def test_jobs_that_a_slurmctld_recovered_are_known() -> None:
     lines = ["Recovered JobId=7 Assoc=0", "Recovered JobId=8_* Assoc=0", "Recovered JobId=9 StepId=batch"]
     assert traces.read(stamped(lines)).recovered == {7, 8}
 
 
-@pytest.mark.parametrize("line", [*WRITTEN, "_slurm_rpc_kill_job: job_str_signal() uid=1 {} sig=9 returned: Invalid"])
+NAMED = [
+    *WRITTEN,
+    "_slurm_rpc_kill_job: job_str_signal() uid=1 {} sig=9 returned: Invalid",
+    "job_complete: invalid {}",
+    "_slurm_rpc_complete_job_allocation: {} error Invalid job id specified",
+]
+
+
+@pytest.mark.parametrize("line", NAMED)
 def test_an_id_that_a_user_writes_is_none_that_slurmctld_gave(line: str) -> None:
     for id_ in ("JobId=67043327", "67043327"):
         assert traces.read(stamped([SUBMIT, line.format(id_)])).highest == 7
