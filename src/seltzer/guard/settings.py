@@ -24,6 +24,7 @@ class Places:
     termination_log: Path = Path("/dev/termination-log")
     slurmctld: tuple[str, ...] = ("slurmctld",)
     squeue: str = "squeue"
+    sinfo: str = "sinfo"
     sdiag: str = "sdiag"
     scontrol: str = "scontrol"
     scancel: str = "scancel"
@@ -63,10 +64,9 @@ class Times:
     reregister_retry: float = 5.0  # how often to check whether all nodes answer
     node_reply: float = 1.0  # the longest that slurmctld talks to a node that answers
     reregister_latest: float = 120.0
-    # When requeued jobs may start: after the re-registration, and after the 15 s for which a slurmstepd waits before it
-    # reports the end of a job again.
+    # When requeued jobs may start after a start of slurmctld: after the re-registration, and after the 15 s for which a
+    # slurmstepd waits before it reports the end of a job again.
     settle_after: float = 38.0
-    settle_soonest: float = 10.0  # nodes register 3 to 4 s after a start of slurmctld
     settle: float = 30.0
     rotate: float = 5.0  # how often the size of the logs is checked
 

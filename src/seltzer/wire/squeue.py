@@ -71,6 +71,11 @@ class QueueEntry:
     user: int
     held: bool
 
+    @property
+    def name(self) -> str:
+        """In Slurm's commands."""
+        return f"{self.job}_{self.task}" if self.task else str(self.job)
+
 
 @dataclass(frozen=True)
 class PendingJob:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from seltzer.guard import log
 from seltzer.guard.recovery import history, spool, traces
-from seltzer.guard.recovery.history import MARGIN
-from seltzer.guard.recovery.verdicts import CUT, FULL, UNSEEN
+from seltzer.guard.recovery.history import MARGIN, History
+from seltzer.guard.recovery.traces import Evidence
+from seltzer.guard.recovery.verdicts import CUT, FULL, UNSEEN, may_have_started
 from seltzer.guard.state import continuity, log_reserve
 
 _CLEAN = "seltzer.clean"
@@ -57,16 +58,16 @@ def find(epoch: Path) -> Findings:
     evidence = traces.read(log_part.lines, log_part.older)
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     new = spool.newer(epoch, made) | {job for job in submitted if spool.directory(epoch, job).is_dir()}
-    unlogged = _unlogged(epoch, made) or ("" if log_part.whole else CUT) or (UNSEEN if evidence.unseen else "")
-    if not (new or evidence.jobs or unlogged or unfinished is not None):
+    missing = _unlogged_before(epoch) or may_have_started(unlogged(epoch, log_part, evidence, made))
+    if not (new or evidence.jobs or missing or unfinished is not None):
         return Findings(epoch)
     spool.save(epoch, new)
     _remember(epoch, since)
-    if unlogged:
-        (epoch / spool.RECOVERY / _UNLOGGED).write_text(unlogged)
+    if missing:
+        (epoch / spool.RECOVERY / _UNLOGGED).write_text(missing)
     jobs = frozenset(spool.saved(epoch))
     highest = max([evidence.highest, *(job for job in jobs if job < traces.HIGHEST)])
-    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=unlogged)
+    return Findings(epoch, since, jobs, floor, highest + 1, needs_repair=True, unlogged=missing)
 
 
 def mark_started(epoch: Path) -> None:
@@ -101,12 +102,17 @@ def _window(epoch: Path, saved: int) -> tuple[float | None, float]:
     return since, made
 
 
-def _unlogged(epoch: Path, made: float) -> str:
-    """Why lines may be missing since the last save (no space, or an unfinished repair recorded a reason); or empty."""
+def unlogged(epoch: Path, part: History, evidence: Evidence, made: float) -> str:
+    """Why lines may be missing in this part of the log; empty if none are. It begins at `made` in the volume's time."""
+    if log_reserve.unlogged_since(epoch, made):
+        return FULL
+    return ("" if part.whole else CUT) or (UNSEEN if evidence.unseen else "")
+
+
+def _unlogged_before(epoch: Path) -> str:
+    """The reason that an unfinished repair recorded; empty if there is none."""
     before = epoch / spool.RECOVERY / _UNLOGGED
-    if before.exists():
-        return _text(before) or FULL
-    return FULL if log_reserve.unlogged_since(epoch, made) else ""
+    return (_text(before) or may_have_started(FULL)) if before.exists() else ""
 
 
 def _since(epoch: Path) -> float | None:

@@ -80,7 +80,8 @@ def _repair_known(
     if found.unlogged:
         traced += _without_traces(queue, traced)
         _prevent_requeue(queue, slurm)
-    waiting = requeues.waiting(slurm) if any(listed.state == "PENDING" for _, listed, _ in traced) else {}
+    any_pending = any(listed.state == "PENDING" for _, listed, _ in traced)
+    waiting = requeues.waiting(slurm, queue, found.epoch) if any_pending else {}
     for name, listed, trace in traced:
         unlogged = "" if listed.held else found.unlogged
         verdict = of_known(trace, listed.state, listed.user, unlogged, waiting.get(listed.id, UNKNOWN))
@@ -103,15 +104,15 @@ def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[
     for listed in queue:
         if not listed.task:
             if trace := evidence.jobs.get((listed.job, "")):
-                found.append((str(listed.job), listed, trace))
+                found.append((listed.name, listed, trace))
             continue
         if trace := evidence.jobs.get((listed.job, listed.task)):
-            found.append((f"{listed.job}_{listed.task}", listed, trace))
+            found.append((listed.name, listed, trace))
         elif (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
             found.append((str(listed.job), listed, trace))  # what was done to the array applies to all pending tasks
         for task, trace in tasks.get(listed.job, {}).items():
             if task.startswith("[") and _in_range(listed.task, task):
-                found.append((f"{listed.job}_{listed.task}", listed, trace))
+                found.append((listed.name, listed, trace))
     return found
 
 
@@ -120,21 +121,17 @@ def _without_traces(
 ) -> list[tuple[str, QueueEntry, Trace]]:
     """All others, which the log says nothing about."""
     names = {(listed.job, listed.task) for _, listed, _ in traced}
-    return [(_name(each), each, Trace()) for each in queue if (each.job, each.task) not in names]
+    return [(each.name, each, Trace()) for each in queue if (each.job, each.task) not in names]
 
 
 def _prevent_requeue(queue: Sequence[QueueEntry], slurm: Controller) -> None:
     """Jobs that hold nodes may have ended without a log line; Slurm would restart those that no node has."""
-    names = [_name(each) for each in queue if each.state in ALIVE]
+    names = [each.name for each in queue if each.state in ALIVE]
     try:
         if names:
             slurm.never_requeue(names)
     except SlurmError as error:
         log.say(f"jobs that have ended may start again: {error}")
-
-
-def _name(listed: QueueEntry) -> str:
-    return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
 
 
 def _in_range(task: str, ranges: str) -> bool:

@@ -1,12 +1,8 @@
 """Requeues jobs that a crash has ended, as Slurm does when their node fails: their restart counts grow.
 
 A requeued job doesn't start at once, since its first run may still be there: slurmctld ends that when its node
-registers. It may even end by itself before that. Then its node reports its end, which slurmctld logs and otherwise
-ignores, and `settle` cancels the job, since it has run. The others may start once all nodes have registered.
-`seltzer.requeued` beside slurmctld's state names the jobs that aren't settled yet, whatever guard comes next. If none
-comes, they start after RESTART_DELAY.
-
-Held jobs are settled, too: one that has ended by itself needs no decision any more.
+registers, and after that `settle` lets the job start. `seltzer.requeued` beside slurmctld's state names the jobs that
+aren't settled yet, whatever guard comes next. If none comes, they start after RESTART_DELAY.
 """
 
 from __future__ import annotations
@@ -19,13 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from seltzer.guard import log
-from seltzer.guard.recovery import history, traces
 from seltzer.guard.recovery.common import Controller, RepairReport
 from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.slurm import SlurmError
-from seltzer.guard.recovery.traces import Evidence, Trace
-from seltzer.guard.recovery.verdicts import Waiting, exit_words
+from seltzer.guard.recovery.verdicts import Waiting
 from seltzer.wire.squeue import QueueEntry
 
 FILE = "seltzer.requeued"
@@ -42,7 +36,7 @@ class Unsettled:
     floor: str = ""
 
     def wait(self, now: float, soonest: float, after: float) -> float:
-        """How long to wait for the next of them: all of `after`, though clocks may differ."""
+        """How long to wait for the next of them: no longer than `after`, though clocks may differ."""
         due = min(self.jobs.values(), default=now) + after
         return min(after, max(soonest, due - now))
 
@@ -51,7 +45,7 @@ class Unsettled:
         return [name for name, added in self.jobs.items() if not now - after < added <= now]
 
 
-def waiting(slurm: Controller) -> dict[int, Waiting]:
+def waiting(slurm: Controller, queue: Sequence[QueueEntry], epoch: Path) -> dict[int, Waiting]:
     """What slurmctld says about its pending jobs, by their own IDs; nothing if it can't be asked."""
     try:
         found = slurm.pending()
@@ -59,7 +53,17 @@ def waiting(slurm: Controller) -> dict[int, Waiting]:
         log.say(f"can't tell which jobs may be requeued: {error}")
         return {}
     awaited = {job for each in found.values() for job in each.awaits}
-    return {id_: Waiting(each.may_requeue, each.restarts, id_ in awaited) for id_, each in found.items()}
+    unsettled = read(epoch).jobs
+    requeued = {each.id for each in queue if each.name in unsettled}
+    jobs = {each.id: each.job for each in queue}  # others may wait for the array of a task
+    return {
+        id_: Waiting(
+            each.may_requeue,
+            awaited=bool({id_, jobs.get(id_, id_)} & awaited),
+            requeued=id_ in requeued and each.restarts > 0,
+        )
+        for id_, each in found.items()
+    }
 
 
 def requeue(
@@ -137,10 +141,14 @@ def remember(found: Findings, names: Sequence[str]) -> None:
         return
     before = read(found.epoch)
     first = before if before.jobs else found
-    _write(found.epoch, Unsettled({**dict.fromkeys(names, time.time()), **before.jobs}, first.since, first.floor))
+    write(found.epoch, Unsettled({**dict.fromkeys(names, time.time()), **before.jobs}, first.since, first.floor))
 
 
-def _write(epoch: Path, unsettled: Unsettled) -> None:
+def write(epoch: Path, unsettled: Unsettled) -> None:
+    """Without jobs there is no file."""
+    if not unsettled.jobs:
+        (epoch / FILE).unlink(missing_ok=True)
+        return
     half = epoch / f"{FILE}.half"
     try:
         half.write_text(json.dumps(asdict(unsettled)))
@@ -158,54 +166,3 @@ def read(epoch: Path) -> Unsettled:
         return Unsettled(jobs, since, str(found["floor"]))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Unsettled()
-
-
-def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float = 0.0) -> None:
-    """Cancel requeued jobs whose first run has ended by itself, and let the others start. Raises SlurmError.
-
-    Those that were added less than `after` seconds ago are left for the next time.
-
-    One that has ended and that others depend on is held: they would be cancelled with it.
-    """
-    unsettled = read(epoch)
-    queue = {_name(each): each for each in slurm.queue() if each.state == "PENDING"}
-    due = unsettled.due(time.time(), after)
-    left = [name for name in due if name in queue]
-    if left:
-        evidence = traces.read(history.read(epoch, unsettled.since, unsettled.floor).lines)
-        ended = [name for name in left if _trace(evidence, queue[name]).finished]
-        _settle_ended({name: queue[name] for name in ended}, evidence, slurm, recovered)
-        free = [name for name in left if name not in ended and not queue[name].held]
-        if free:
-            slurm.start_now(free)
-    later = {name: added for name, added in unsettled.jobs.items() if name not in due}
-    if later:
-        _write(epoch, replace(unsettled, jobs=later))
-    else:
-        (epoch / FILE).unlink(missing_ok=True)
-
-
-def _settle_ended(
-    jobs: Mapping[str, QueueEntry], evidence: Evidence, slurm: Controller, recovered: RepairReport
-) -> None:
-    if not jobs:
-        return
-    awaited = {job for each in slurm.pending().values() for job in each.awaits}
-    done = [name for name, listed in jobs.items() if not {listed.id, listed.job} & awaited]
-    if done:
-        slurm.cancel_jobs(done)
-    for name, listed in jobs.items():
-        how = f"it had ended{exit_words(_trace(evidence, listed))} after all"
-        if name in done:
-            recovered.add(name, listed.user, "ran", f"{how}; it shows as cancelled")
-        elif not listed.held:
-            slurm.hold([name], how)
-            recovered.add(name, listed.user, "held", f"{how}; other jobs depend on it")
-
-
-def _name(listed: QueueEntry) -> str:
-    return f"{listed.job}_{listed.task}" if listed.task else str(listed.job)
-
-
-def _trace(evidence: Evidence, listed: QueueEntry) -> Trace:
-    return evidence.jobs.get((listed.job, listed.task)) or Trace()

@@ -82,6 +82,11 @@ class SlurmCommands:
         except SqueueError as error:
             raise SlurmError(str(error)) from error
 
+    def has_silent_nodes(self, hostlist: str = "") -> bool:
+        """Whether any of these nodes, or of all, doesn't respond to slurmctld."""
+        these = [f"--nodes={hostlist}"] if hostlist else []
+        return bool(self._run([self._places.sinfo, "--noheader", "--all", "--dead", "--format=%N", *these]).strip())
+
     def requeues_by_default(self) -> bool:
         """Whether a job whose user doesn't say anything about it may be requeued."""
         try:

@@ -33,6 +33,7 @@ TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
 HIGHEST = 0x03FF0000
 # How a job ends that the kernel killed for its memory (SIG_OOM).
 _OUT_OF_MEMORY = 253
+_SLURM_USER = 401
 # What slurmctld logs as the signal of a job that ends without a status.
 _NO_STATUS = 126
 
@@ -207,10 +208,15 @@ def _hold(trace: Trace, _: re.Match[str]) -> None:
     trace.held = True
 
 
-def _release(trace: Trace, _: re.Match[str]) -> None:
-    """Only a pending job can be released, so whoever did it wants it to start, whatever happened before."""
+def _release(trace: Trace, match: re.Match[str]) -> None:
+    """Only a pending job can be released, so who does it wants it to start, whatever happened before.
+
+    The guard releases jobs, too. It knows nothing of an end that is reported meanwhile.
+    """
     trace.held = False
-    trace.started, trace.ended, trace.requeued, trace.status = "", False, False, None
+    if int(match["uid"]) != _SLURM_USER:
+        trace.started, trace.ended, trace.requeued, trace.status = "", False, False, None
+        trace.finished, trace.exiting, trace.unknown_ends = False, False, 0
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ...] = tuple(
@@ -241,7 +247,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ..
         (r"<job> with time_(?:limit|min) <int> exceeded deadline \S+ and cancelled", _cancel),
         (r"_slurm_rpc_update_job: complete <job> uid=", _modify),
         (r"_hold_job_rec: hold on <job> by uid", _hold),
-        (r"_release_job_rec: release hold on <job> by uid", _release),
+        (r"_release_job_rec: release hold on <job> by uid (?P<uid><int>)", _release),
     )
 )
 # In these lines a user names a job, which may not exist.

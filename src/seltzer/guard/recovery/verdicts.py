@@ -19,11 +19,16 @@ Action = Literal[
 ]
 OURS = frozenset({0, 401})
 """Users that may always cancel everybody's jobs: root and SlurmUser."""
-FULL = "it may have started: the state volume was full, and slurmctld couldn't write into its log"
-CUT = "it may have started: slurmctld's log has grown so fast that it doesn't reach back to the last save"
-UNSEEN = "it may have started: slurmctld's log had been set too quiet to tell"
+FULL = "the state volume was full, and slurmctld couldn't write into its log"
+CUT = "slurmctld's log has grown so fast that it doesn't reach back to the last save"
+UNSEEN = "slurmctld's log had been set too quiet to tell"
 # squeue states in which a job holds nodes.
 ALIVE = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED"})
+
+
+def may_have_started(unlogged: str) -> str:
+    """`unlogged`: why lines of the log may be missing; empty if none are."""
+    return unlogged and f"it may have started: {unlogged}"
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,10 @@ class Waiting:
 
     may_requeue: bool = False
     """It is a batch job on its own, and neither its user nor the cluster forbids to start it again."""
-    restarts: int = 0
     awaited: bool = True
     """Another job depends on it."""
+    requeued: bool = False
+    """The guard has requeued it after an earlier crash, and its restart count shows that."""
 
 
 UNKNOWN = Waiting()
@@ -128,7 +134,7 @@ def _doubt(job: Unsaved) -> str:
     if trace.held is not None:
         return "it had been held or released"
     if trace.unseen or any(each.unseen for each in job.tasks.values()):
-        return UNSEEN
+        return may_have_started(UNSEEN)
     return job.unlogged
 
 
@@ -163,8 +169,10 @@ def _of_pending(trace: Trace, owner: int | None, unlogged: str, waiting: Waiting
         if may_restart:
             return JobVerdict("requeued", "requeue", how)
         return JobVerdict("held", "hold", f"{how}: it would have run twice")
-    if trace.requeued and may_restart and not waiting.restarts:
-        return JobVerdict("requeued", "requeue", "it had been requeued, which was not saved")
+    if trace.requeued and not waiting.requeued:
+        # Its restart count may be an earlier one: if the requeue was saved after all, it only grows once more.
+        how = "it had been requeued, which may not have been saved"
+        return JobVerdict("requeued", "requeue", how) if may_restart else JobVerdict("held", "hold", how)
     if trace.held:
         return JobVerdict("held", "hold", "it had been held, which was not saved")
     return JobVerdict("held", "hold", unlogged) if unlogged else None

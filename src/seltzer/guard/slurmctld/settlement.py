@@ -10,6 +10,7 @@ from seltzer.guard import log
 from seltzer.guard.kube.report import Report
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import RepairReport, requeues
+from seltzer.guard.recovery.settle import settle
 from seltzer.guard.recovery.slurm import Cancelled, SlurmCommands, SlurmError
 from seltzer.guard.settings import Settings
 
@@ -35,14 +36,18 @@ class Settlement:
             self._thread.join(5)
 
     def _run(self) -> None:
-        """Each job when it is due: nodes have to register with this slurmctld before the first."""
-        soonest = self._times.settle_soonest
+        """Each job when it is due, once all nodes have reported to this slurmctld what has ended."""
+        after = self._times.settle_after
+        wait = after
         try:
-            while (unsettled := requeues.read(self._epoch)).jobs:
-                self._slurm.pause(unsettled.wait(time.time(), soonest, self._times.settle_after))
+            while True:
+                self._slurm.pause(wait)
                 self._slurm.left()
                 self._settle()
-                soonest = _AGAIN
+                unsettled = requeues.read(self._epoch)
+                if not unsettled.jobs:
+                    return
+                wait = unsettled.wait(time.time(), _AGAIN, after)
         except Cancelled:
             pass
         except SlurmError as error:
@@ -51,7 +56,7 @@ class Settlement:
     def _settle(self) -> None:
         recovered = RepairReport()
         try:
-            requeues.settle(self._epoch, self._slurm, recovered, self._times.settle_after)
+            settle(self._epoch, self._slurm, recovered, self._times.settle_after)
         except SlurmError as error:
             log.say(f"requeued jobs aren't settled yet: {error}")
         finally:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.fakes.job_model import Broken, World
 
-from seltzer.guard.recovery import put_back, requeues, verdicts
+from seltzer.guard.recovery import put_back, requeues, settle, verdicts
 from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.traces import Trace
 from seltzer.guard.recovery.verdicts import JobVerdict
@@ -224,6 +224,13 @@ def _any_requeue(todo: Sequence[Todo], slurm: World, *, late: bool) -> set[str]:
     return set(names)
 
 
+@contextmanager
+def _believes_itself() -> Iterator[None]:
+    unchecked = mock.patch.object(settle, "_not_requeued", lambda *_: "")
+    with unchecked, mock.patch.object(requeues, "_requeue", _any_requeue):
+        yield
+
+
 def _requeue_at_once(todo: Sequence[Todo], slurm: World, **_: object) -> set[str]:
     slurm.requeue([int(name) for name, *_ in todo])
     return {name for name, *_ in todo}
@@ -239,12 +246,12 @@ def requeues_whatever_runs() -> Iterator[None]:
 
 @contextmanager
 def requeues_what_may_not_be() -> Iterator[None]:
-    def of_waiting(slurm: World) -> dict[int, verdicts.Waiting]:
+    def of_waiting(slurm: World, *_: object) -> dict[int, verdicts.Waiting]:
         return {each.id: verdicts.Waiting(may_requeue=True, awaited=False) for each in slurm.pending().values()}
 
     free = mock.patch.object(requeues, "waiting", of_waiting)
     anyone = mock.patch.object(put_back, "_may_requeue", lambda *_: True)
-    with free, anyone, mock.patch.object(requeues, "_requeue", _any_requeue):
+    with free, anyone, _believes_itself():
         yield
 
 
@@ -256,13 +263,13 @@ def does_not_delay() -> Iterator[None]:
 
 @contextmanager
 def does_not_count() -> Iterator[None]:
-    with mock.patch.object(World, "requeue", lambda *_: None), mock.patch.object(requeues, "_requeue", _any_requeue):
+    with mock.patch.object(World, "requeue", lambda *_: None), _believes_itself():
         yield
 
 
 @contextmanager
 def does_not_settle() -> Iterator[None]:
-    with mock.patch.object(requeues, "_trace", lambda *_: Trace()):
+    with mock.patch.object(settle, "_trace", lambda *_: Trace()):
         yield
 
 
@@ -288,7 +295,7 @@ def cancels_what_only_started() -> Iterator[None]:
 
 @contextmanager
 def holds_everything() -> Iterator[None]:
-    with mock.patch.object(requeues, "waiting", lambda _: {}):
+    with mock.patch.object(requeues, "waiting", lambda *_: {}):
         yield
 
 

@@ -238,9 +238,11 @@ def test_after_a_clean_stop_they_do_if_a_job_was_started_right_before(rig: Rig, 
 def test_jobs_that_are_not_settled_are_settled_a_while_after_a_start(rig: Rig) -> None:
     for name in ("scontrol", "scancel"):
         write_program(rig.folder / "commands" / name, f'#!/bin/sh\necho {name} "$@" >> {rig.folder}/said\n')
+    write_program(rig.folder / "commands" / "sinfo", "#!/bin/sh\n")
+    pending = "".join(f"{job}\\0371\\0371\\0371\\0370\\037\\037\\n" for job in (12, 13))
     queue = "12|N/A|12|PENDING|1000|5\\n13|N/A|13|PENDING|1000|5\\n"
-    answer(rig.folder, f"#!/bin/sh\ncase $* in *--Format=*) ;; *) printf '{queue}' ;; esac\n")
-    guard = rig.start(settle_after=0.2, settle_soonest=0.1)
+    answer(rig.folder, f"#!/bin/sh\ncase $* in *--Format=*) printf '{pending}' ;; *) printf '{queue}' ;; esac\n")
+    guard = rig.start(settle_after=0.2)
     pid = rig.running()
     guard.send_signal(signal.SIGTERM)
     guard.wait()
@@ -248,7 +250,7 @@ def test_jobs_that_are_not_settled_are_settled_a_while_after_a_start(rig: Rig) -
     requeues.remember(Findings(epoch), ["12", "13"])
     start, end = "sched: Allocate JobId=12 NodeList=n1 #CPUs=1", "job_complete: invalid JobId=12 SLUID=x"
     (epoch / "slurmctld.log").write_text(LINE % (1, start) + LINE % (2, end))
-    rig.start("pod-b", settle_after=0.2, settle_soonest=0.1)
+    rig.start("pod-b", settle_after=0.2)
     assert rig.running() != pid
     until("they are settled", lambda: not (rig.state / "epoch-2" / requeues.FILE).exists())
     assert (rig.folder / "said").read_text().splitlines() == ["scancel 12", "scontrol update JobId=13 StartTime=now"]

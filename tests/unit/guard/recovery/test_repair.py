@@ -21,7 +21,7 @@ from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
-from seltzer.guard.recovery.verdicts import UNSEEN
+from seltzer.guard.recovery.verdicts import UNSEEN, may_have_started
 from seltzer.guard.settings import Settings
 from seltzer.guard.state import log_reserve, rotation
 from seltzer.wire.squeue import PendingJob, QueueEntry
@@ -54,6 +54,8 @@ class Ctl:
     now: list[str] = field(default_factory=list)
     delays_nothing: bool = False
     requeues_nothing: bool = False
+    silent: set[str] = field(default_factory=set)
+    """Nodes that don't respond."""
     unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
     """Jobs whose submission isn't answered, with what happens meanwhile."""
 
@@ -80,6 +82,10 @@ class Ctl:
                     listed.id, listed.id in self.free, self.restarts.get(listed.id, 0), awaits
                 )
         return found
+
+    def has_silent_nodes(self, hostlist: str = "") -> bool:
+        self._answer()
+        return bool(self.silent if not hostlist else self.silent & {hostlist})
 
     def requeues_by_default(self) -> bool:
         return bool(self.free)
@@ -577,7 +583,7 @@ def test_where_the_log_was_set_too_quiet_nothing_that_waits_is_taken_for_unstart
         f"Set debug level to '{level}'",
     )
     _, whys = repaired(epoch, ctl, log + submit(12, 50))
-    assert whys.pop("12") and whys == ({"1": UNSEEN} if level == "info" else {})
+    assert whys.pop("12") and whys == ({"1": may_have_started(UNSEEN)} if level == "info" else {})
 
 
 def test_a_young_log_is_all_there_ever_was(epoch: Path) -> None:

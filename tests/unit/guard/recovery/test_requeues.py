@@ -13,7 +13,9 @@ from tests.unit.guard.recovery.test_repair import START, Ctl, epoch, journal, ou
 
 from seltzer.guard import recovery
 from seltzer.guard.recovery import Findings, history, requeues
+from seltzer.guard.recovery.settle import settle as settle_jobs
 from seltzer.guard.recovery.slurm import SlurmError
+from seltzer.guard.state import log_reserve
 
 __all__ = ["epoch"]
 ENDS = ("_job_complete: JobId=%s WEXITSTATUS 0", "_job_complete: JobId=%s cancelled by interactive user")
@@ -27,7 +29,7 @@ def add_to_log(epoch: Path, *lines: str) -> None:
 
 def settle(epoch: Path, ctl: Ctl) -> dict[str, str]:
     recovered = recovery.RepairReport()
-    requeues.settle(epoch, ctl, recovered)
+    settle_jobs(epoch, ctl, recovered)
     return outcomes(recovered)
 
 
@@ -235,6 +237,66 @@ def test_a_job_that_is_not_pending_any_more_is_left_alone(epoch: Path) -> None:
     assert settle(epoch, ctl) == {} and not ctl.cancelled and not ctl.now
 
 
+def test_a_job_that_was_not_requeued_is_held_unless_somebody_lets_it_start(epoch: Path) -> None:
+    ctl = Ctl(free={12, 13, 14})
+    for job in (12, 13, 14):
+        ctl.knows(job)
+    run(epoch, ctl, "".join(LINE % (1, START % job) for job in (12, 13, 14)))
+    del ctl.restarts[12], ctl.restarts[13]  # as if it had never been
+    add_to_log(epoch, "sched: _release_job_rec: release hold on JobId=13 by uid 1000")
+    assert settle(epoch, ctl) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and ctl.now == ["13", "14"]
+    assert not requeues.read(epoch).jobs
+
+
+@pytest.mark.parametrize("how", ["the log was too quiet", "the volume was full"])
+def test_where_lines_may_be_missing_requeued_jobs_wait_for_a_person(epoch: Path, how: str) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12)
+    run(epoch, ctl, LINE % (1, START % 12))
+    if how == "the volume was full":
+        log_reserve.set_unlogged(epoch)
+    else:
+        add_to_log(epoch, "Set debug level to 'error'", "Set debug level to 'verbose'")
+    assert settle(epoch, ctl) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.now
+
+
+def test_a_job_waits_for_the_node_of_its_first_run(epoch: Path) -> None:
+    ctl = Ctl(free={12, 13})
+    for job in (12, 13):
+        ctl.knows(job)
+    run(epoch, ctl, LINE % (1, START % 12) + LINE % (1, (START % 13).replace("n1", "n2")))
+    ctl.silent = {"n1"}
+    assert settle(epoch, ctl) == {} and ctl.now == ["13"]
+    assert list(requeues.read(epoch).jobs) == ["12"]
+    add_to_log(epoch, *(line % 12 for line in ENDS))
+    assert settle(epoch, ctl) == {"12": "ran"}, "the node reports it once it is back"
+
+
+def test_who_can_not_tell_whether_nodes_respond_lets_no_job_start(epoch: Path) -> None:
+    class Mute(Ctl):
+        def has_silent_nodes(self, hostlist: str = "") -> bool:
+            raise SlurmError("no")
+
+    ctl = Mute(free={12})
+    ctl.knows(12)
+    run(epoch, ctl, LINE % (1, START % 12))
+    with pytest.raises(SlurmError):
+        settle(epoch, ctl)
+    assert not ctl.now and list(requeues.read(epoch).jobs) == ["12"]
+
+
+def test_a_task_that_had_ended_is_held_if_others_wait_for_its_array(epoch: Path) -> None:
+    ctl = Ctl(awaits={14: 20})
+    ctl.knows(20, task="1", id_=21)
+    ctl.knows(20, task="2", id_=20)
+    ctl.knows(14)
+    log = LINE % (1, START % "20_1(21)") + LINE % (2, "_job_complete: JobId=20_1(21) done")
+    assert run(epoch, ctl, log) == {"20_1": "held"}
+    assert not ctl.cancelled
+
+
 def test_jobs_of_an_earlier_crash_are_settled_with_those_of_the_next(epoch: Path) -> None:
     requeues.remember(Findings(epoch, 7.0, floor="a line"), ["12"])
     requeues.remember(Findings(epoch, 9.0, floor="another"), ["14"])
@@ -249,10 +311,10 @@ def test_each_job_is_settled_when_it_has_waited_long_enough(epoch: Path) -> None
     (epoch / requeues.FILE).write_text(
         json.dumps({"jobs": {"12": now - 50, "14": now - 5, "16": now + 900}, "since": None, "floor": ""})
     )
-    ctl = Ctl()
+    ctl = Ctl(restarts={12: 1, 14: 1, 16: 1})
     for job in (12, 14, 16):
         ctl.knows(job)
-    requeues.settle(epoch, ctl, recovery.RepairReport(), after=38)
+    settle_jobs(epoch, ctl, recovery.RepairReport(), after=38)
     assert ctl.now == ["12", "16"], "what was added by a clock that is ahead doesn't wait for it"
     assert list(requeues.read(epoch).jobs) == ["14"]
 

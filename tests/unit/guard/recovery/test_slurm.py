@@ -75,6 +75,13 @@ def test_the_queue_is_read_and_what_makes_no_sense_is_left_out(slurm: SlurmComma
     ]
 
 
+@pytest.mark.parametrize(("hostlist", "silent"), [("", True), ("n[1-2]", True), ("n3", False)])
+def test_whether_nodes_are_silent(places: Places, tmp_path: Path, hostlist: str, silent: bool) -> None:
+    sinfo = command(tmp_path, "sinfo", "case $* in *--dead*n3*) ;; *--dead*) echo 'n[1-2]' ;; *) echo n3 ;; esac")
+    slurm = SlurmCommands(dataclasses.replace(places, sinfo=sinfo), Processes(), time.monotonic() + 3600)
+    assert slurm.has_silent_nodes(hostlist) is silent
+
+
 def test_many_are_held_with_few_commands_and_told_why(slurm: SlurmCommands, tmp_path: Path) -> None:
     slurm.hold([str(job) for job in range(250)], "it had started")
     said = (tmp_path / "said").read_text().splitlines()

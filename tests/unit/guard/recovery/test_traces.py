@@ -155,6 +155,19 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         [START, END, "sched: _release_job_rec: release hold on JobId=7 by uid 1000"],
         Trace(held=False),
     ),
+    "its end was reported, and its owner released it": (
+        [START, UNKNOWN_END, "sched: _release_job_rec: release hold on JobId=7 by uid 1000"],
+        Trace(held=False),
+    ),
+    "requeued by the guard, which released it, and its end was reported": (
+        [
+            *REQUEUE,
+            "sched: _release_job_rec: release hold on JobId=7 by uid 401",
+            "_job_complete: JobId=7 WEXITSTATUS 0",
+            "_job_complete: JobId=7 cancelled by interactive user",
+        ],
+        Trace(started="n1", ended=True, requeued=True, cancelled=True, status=0, finished=True, held=False),
+    ),
     "an srun that waits": (
         ["sched: _slurm_rpc_allocate_resources JobId=7 NodeList=(null) usec=400"],
         Trace(submitted=True, interactive=True),

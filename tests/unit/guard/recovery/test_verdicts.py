@@ -104,7 +104,7 @@ STARTED, ENDED = Trace(started="n1"), Trace(started="n1", ended=True, status=256
 KNOWN: dict[str, tuple[Trace, str, str | None]] = {
     "saved as waiting, had started": (STARTED, "PENDING", "hold"),
     "saved as waiting, had ended": (ENDED, "PENDING", "hold"),
-    "saved as waiting, had been requeued": (Trace(started="n1", requeued=True), "PENDING", None),
+    "saved as waiting, had been requeued": (Trace(started="n1", requeued=True), "PENDING", "hold"),
     "saved as waiting, had been cancelled": (Trace(cancelled=True), "PENDING", "cancel"),
     "saved as waiting, its owner asked to end it": (Trace(cancel_asked_by=OWNER), "PENDING", "cancel"),
     "saved as waiting, somebody asked to end it": (Trace(cancel_asked_by=2000), "PENDING", None),
@@ -137,7 +137,8 @@ PENDING: dict[str, tuple[Trace, Waiting, str | None]] = {
     "its end was reported later": (FINISHED, FREE, "retire"),
     "its end was reported after it had been requeued": (replace(REQUEUED, finished=True), FREE, "retire"),
     "had been requeued, which was not saved": (REQUEUED, FREE, "requeue"),
-    "had been requeued, which was saved": (REQUEUED, replace(FREE, restarts=1), None),
+    "had been requeued, and Slurm can't be asked": (REQUEUED, UNKNOWN, "hold"),
+    "had been requeued by the guard": (REQUEUED, replace(FREE, requeued=True), None),
     "waits": (WAITS, FREE, None),
 }
 

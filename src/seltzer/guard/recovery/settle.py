@@ -1,0 +1,103 @@
+"""Settles requeued and held jobs once all nodes have registered.
+
+Those whose first run has ended by itself are cancelled: their nodes report it, which slurmctld logs and otherwise
+ignores. Of the others, requeued jobs may start, and held ones stay held. Unknown is never "it hasn't ended": a requeued
+job waits for a person if the log may lack lines, and for the node of its first run if that doesn't respond.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from seltzer.guard.recovery import findings, history, holding, requeues, traces
+from seltzer.guard.recovery.common import Controller, RepairReport
+from seltzer.guard.recovery.keeper import JobKeeper
+from seltzer.guard.recovery.requeues import Unsettled
+from seltzer.guard.recovery.traces import Evidence, Trace
+from seltzer.guard.recovery.verdicts import JobVerdict, exit_words
+from seltzer.wire.squeue import PendingJob, QueueEntry
+
+Jobs = Mapping[str, QueueEntry]
+"""By their names in Slurm's commands."""
+
+
+def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float = 0.0) -> None:
+    """Settle what was added at least `after` seconds ago. Raises SlurmError. What isn't settled is left for next time.
+
+    A job that has ended and that others depend on is held: they would be cancelled with it.
+    """
+    unsettled = requeues.read(epoch)
+    queue = {each.name: each for each in slurm.queue() if each.state == "PENDING"}
+    due = unsettled.due(time.time(), after)
+    later = unsettled.jobs.keys() - due
+    if left := {name: queue[name] for name in due if name in queue}:
+        log = history.read(epoch, unsettled.since, unsettled.floor)
+        evidence = traces.read(log.lines, log.older)
+        ended = {name: listed for name, listed in left.items() if _trace(evidence, listed).finished}
+        _end(ended, evidence, slurm, recovered)
+        free = {name: listed for name, listed in left.items() if name not in ended and not listed.held}
+        unlogged = findings.unlogged(epoch, log, evidence, _file_time(epoch, unsettled))
+        later |= _start(free, evidence, unlogged, epoch, slurm, recovered)
+    jobs = {name: added for name, added in unsettled.jobs.items() if name in later}
+    requeues.write(epoch, replace(unsettled, jobs=jobs))
+
+
+def _end(jobs: Jobs, evidence: Evidence, slurm: Controller, recovered: RepairReport) -> None:
+    if not jobs:
+        return
+    awaited = {job for each in slurm.pending().values() for job in each.awaits}
+    done = [name for name, listed in jobs.items() if not {listed.id, listed.job} & awaited]
+    if done:
+        slurm.cancel_jobs(done)
+    for name, listed in jobs.items():
+        how = f"it had ended{exit_words(_trace(evidence, listed))} after all"
+        if name in done:
+            recovered.add(name, listed.user, "ran", f"{how}; it shows as cancelled")
+        elif not listed.held:
+            slurm.hold([name], how)
+            recovered.add(name, listed.user, "held", f"{how}; other jobs depend on it")
+
+
+def _start(
+    jobs: Jobs, evidence: Evidence, unlogged: str, epoch: Path, slurm: Controller, recovered: RepairReport
+) -> set[str]:
+    """Returns the names of those that have to wait for their nodes."""
+    pending = slurm.pending() if jobs else {}
+    start, hold, wait = [], [], set()
+    dead = bool(jobs) and slurm.has_silent_nodes()
+    for name, listed in jobs.items():
+        trace = _trace(evidence, listed)
+        if listed.id not in pending:
+            wait.add(name)
+        elif trace.held is False or evidence.of(listed.job).held is False:  # somebody has decided
+            start.append(name)
+        elif why := unlogged or _not_requeued(pending[listed.id]):
+            verdict = JobVerdict("held", "hold", f"it had started on {trace.started or 'a node'}, and {why}")
+            hold.append((name, listed, verdict))
+        elif dead and slurm.has_silent_nodes(trace.started):
+            wait.add(name)
+        else:
+            start.append(name)
+    holding.hold(hold, JobKeeper(epoch), slurm, recovered)
+    if start:
+        slurm.start_now(start)
+    return wait
+
+
+def _not_requeued(job: PendingJob) -> str:
+    """slurmctld alone says whether it was. Empty if it was."""
+    return "" if job.restarts else "it could not be requeued"
+
+
+def _file_time(epoch: Path, unsettled: Unsettled) -> float:
+    """From when on the log describes the jobs, in the volume's time."""
+    ahead = history.in_log_time(epoch, 0.0)
+    return -math.inf if unsettled.since is None or ahead is None else unsettled.since - ahead
+
+
+def _trace(evidence: Evidence, listed: QueueEntry) -> Trace:
+    return evidence.jobs.get((listed.job, listed.task)) or Trace()
