@@ -215,6 +215,17 @@ int mount(const char *source, const char *target, const char *type, unsigned lon
 	return kernel_mount(source, target, type, flags, data);
 }
 
+/* Whether it could not be opened because nobody reads from the FIFO. Sockets can't be opened either. */
+static int lacks_reader(const char *path)
+{
+	struct stat its;
+	int error = errno;
+	int found = error == ENXIO && stat(path, &its) == 0 && S_ISFIFO(its.st_mode);
+
+	errno = error;
+	return found;
+}
+
 /* Waits for the other end of a FIFO, but not for ever. */
 static int open_for_user(const char *path, int flags, mode_t mode)
 {
@@ -225,8 +236,7 @@ static int open_for_user(const char *path, int flags, mode_t mode)
 		/* Another host has a lease of the file, and is asked for it. */
 		if (errno == EWOULDBLOCK)
 			return kernel_open(path, flags, mode);
-		/* Nobody reads from the FIFO. */
-		if (errno != ENXIO || tries >= TRIES)
+		if (tries >= TRIES || !lacks_reader(path))
 			return -1;
 		wait_a_bit();
 	}

@@ -389,6 +389,7 @@ FAILED
     printf '#!/nonexistent\n' >/tmp/$ROW.sh; SBATCH /tmp/$ROW.sh
     printf '#!/etc/passwd\n' >/tmp/$ROW.sh; SBATCH /tmp/$ROW.sh
     srun -Q -w cpu-0 mkfifo /tmp/$ROW; SBATCH -w cpu-0 --output=/tmp/$ROW --wrap=true
+    SBATCH --output=/run/slurm/sack.socket --wrap=true
     SBATCH --wrap='exit 3'
     SBATCH --wrap='kill -9 $$'
     SBATCH --wrap=$LONG
