@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.first_hour import functions_as_jobs
 from tests.harness import Answer, Cluster, Sandbox, until
 
 MANIFEST = Path(__file__).with_name("home.yaml")
@@ -73,6 +74,16 @@ def test_the_output_of_a_job_is_where_it_was_submitted(cluster: Cluster) -> None
     said = until("the output is there", lambda: shell(cluster, f"cat project/slurm-{job}.out").stdout)
     assert said.split()[1:] == [f"{HOME}/project"]
     assert said.split()[0] in ("cpu-0", "cpu-1")
+
+
+def test_python_functions_run_as_jobs_as_the_guide_says(cluster: Cluster) -> None:
+    answer = shell(cluster, f"export SUBMITIT_LOG_LEVEL=ERROR; {functions_as_jobs()}")
+    assert answer.code == 0, answer.stderr
+    values = answer.stdout.split()
+    assert values[:3] == ["0.25", "1.0", "0.5"]
+    assert "ZeroDivisionError: division by zero" in answer.stdout
+    files = shell(cluster, "ls -d inverse-*").stdout.split()
+    assert len(files) == 2, "a job and an array"
 
 
 def test_all_nodes_see_one_home_and_the_mounts(cluster: Cluster) -> None:
