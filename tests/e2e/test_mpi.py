@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import hpcc
 from tests.harness import Cluster, Sandbox, until
 
 SPACE, NODES = "mpi", 4
@@ -32,9 +33,6 @@ MPI4PY = (
 )
 # More ranks than cores: waiting ranks give way.
 YIELD = "export OMPI_MCA_mpi_yield_when_idle=1"
-# HPL settings, in the order in which it reads them: one small problem on 2 x 2 ranks. A separator and PTRANS follow.
-_HPL = "8 1 200 1 50 0 1 2 2 16.0 1 2 1 4 1 2 1 1 1 1 1 1 2 64 0 0 1 8"
-HPCC = "\n".join(["small", "nobody", "hpl.out", *_HPL.split(), "-", "0", "1200", "0", "40"])
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +98,7 @@ def test_open_mpi_under_srun_is_many_worlds_and_says_so(cluster: Cluster) -> Non
 
 
 def test_hpcc_solves_its_equations_and_measures_the_network(cluster: Cluster) -> None:
-    script = f"cat >hpccinf.txt <<'EOF'\n{HPCC}\nEOF\ntimeout 200 mpirun hpcc; cat hpccoutf.txt"
-    found = dict(line.partition("=")[::2] for line in batch(cluster, script, 240).splitlines())
+    found = hpcc.results(batch(cluster, hpcc.script("mpirun", 2, 2), 240))
     assert (found["Success"], found["CommWorldProcs"]) == ("1", f"{NODES}")
     assert float(found["RandomlyOrderedRingBandwidth_GBytes"]) > 0
 
