@@ -209,7 +209,7 @@ def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> Non
         "set -e; ssh-add -l; options='-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR';"
         'rsync -e "ssh $options" /tmp/data localhost:/tmp/there; cat /tmp/there;'
         "tmux new-session -d 'sleep 60'; tmux list-sessions | wc -l; tmux kill-server;"
-        "for tool in python3 vim nano less git curl htop file seltzer-none; do command -v $tool || echo none; done;"
+        "for tool in python3 vim nano less git curl htop file xz unzip seltzer-none; do command -v $tool || echo none; done;"
         "man -w sbatch slurm.conf; bash -lc 'type -t module'"
     )
     with ssh.agent("ada"):
