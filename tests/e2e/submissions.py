@@ -460,7 +460,7 @@ error: No command given to execute
 error: invalid
     echo nonsense >/tmp/$ROW.mp; SRUN --multi-prog /tmp/$ROW.mp
 error: Invalid task range specification
-    yes "no task" | head -c 100000 >/tmp/$ROW.mp; SRUN --multi-prog /tmp/$ROW.mp
+    printf 'no task\n%.0s' {1..10000} >/tmp/$ROW.mp; SRUN --multi-prog /tmp/$ROW.mp
 error: Invalid task id
     echo '0-99999999 true' >/tmp/$ROW.mp; SRUN -n4 --multi-prog /tmp/$ROW.mp
 error: Use of --slurmd-debug is allowed only for root

@@ -209,7 +209,8 @@ def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> Non
         "set -e; ssh-add -l; options='-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR';"
         'rsync -e "ssh $options" /tmp/data localhost:/tmp/there; cat /tmp/there;'
         "tmux new-session -d 'sleep 60'; tmux list-sessions | wc -l; tmux kill-server;"
-        "for tool in python3 vim nano less git curl htop file xz unzip seltzer-none; do command -v $tool || echo none; done;"
+        "for tool in python3 vim nano less git curl htop file xz unzip seltzer-none;"
+        "do command -v $tool || echo none; done;"
         "man -w sbatch slurm.conf; bash -lc 'type -t module'"
     )
     with ssh.agent("ada"):
@@ -223,9 +224,17 @@ def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> Non
 
 
 def test_a_port_on_a_node_is_forwarded(cluster: Cluster, ssh: Ssh) -> None:
-    """As for a notebook that runs in a job; here sshd's own port answers."""
-    said = ssh.from_here("ada", options=("-W", "127.0.0.1:22"), stdin="SSH-2.0-nobody\n").stdout
-    assert said.startswith("SSH-2.0-OpenSSH")
+    """As for a notebook that runs in a job."""
+    server = "import socket; s = socket.create_server(('', 8888)); s.accept()[0].sendall(b'hello')"
+    job = cluster.login("sbatch", "--parsable", "--output=/dev/null", f'--wrap=python3 -c "{server}"').strip()
+
+    def listens() -> str:
+        words = ("exec", "cpu-0", "-c", "slurmd", "--", "grep", ":22B8 ", "/proc/net/tcp")
+        return cluster.kubectl(*words, check=False).stdout
+
+    until("the job listens", listens)
+    assert ssh.from_here("ada", options=("-W", "cpu-0:8888")).stdout == "hello"
+    cluster.wait_for_job(job, "COMPLETED")
 
 
 def test_seltzer_ssh_and_cp_need_neither_an_address_nor_an_answer(cluster: Cluster, keys: Keys, tmp_path: Path) -> None:

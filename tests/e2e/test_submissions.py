@@ -20,6 +20,7 @@ NODES = ("cpu-0", "cpu-1", "other-0", "other-1")
 # whose jobs wait run beside the others; all that is pending in the end is cancelled.
 DRIVER = r"""
 rm -rf /tmp/rows; mkdir -m 777 /tmp/rows
+ulimit -f 100000  # of 1 KiB: a row that prints without end must not fill the machine
 row() {  # number, user, line
     timeout --kill-after=5 200 setpriv --reuid="$2" --regid="$2" --init-groups --reset-env \
         bash -c "ROW=row-$1; . /tmp/rows/texts; cd; $3" >"/tmp/rows/$1.out" 2>"/tmp/rows/$1.err" </dev/null
