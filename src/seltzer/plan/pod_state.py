@@ -18,7 +18,10 @@ _ADVICE = {
     "InvalidImageName": "correct the image's name",
     "CrashLoopBackOff": "see 'seltzer logs'",
     "Unschedulable": "add Kubernetes nodes, or ask for less",
+    "VolumePending": "'kubectl get pvc' shows its claims",
 }
+# What the scheduler says of a pod whose claim has no volume yet. Most get one within seconds.
+_UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,8 @@ def trouble(pod: Pod) -> Trouble | None:
         return Trouble(pod.status.reason or "Failed", f"pod {pod.metadata.name}: {pod.status.message or 'failed'}")
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason:
-            return _described(pod, condition.reason, condition.message)
+            reason = "VolumePending" if _UNBOUND in condition.message else condition.reason
+            return _described(pod, reason, condition.message)
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in _PATIENCE:

@@ -77,6 +77,12 @@ def test_what_we_tell_by_a_pod_is_no_change_of_it() -> None:
     [
         ("ImagePullBackOff", "Back-off pulling image", "ImagePullBackOff", "check the image's name"),
         ("Unschedulable", "0/3 nodes\n are available", "Unschedulable", "pod cpu-0: 0/3 nodes are available; add"),
+        (
+            "Unschedulable",
+            "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+            "VolumePending",
+            "PersistentVolumeClaims. not found; 'kubectl get pvc' shows its claims",
+        ),
         ("CreateContainerConfigError", "", "CreateContainerConfigError", "pod cpu-0: CreateContainerConfigError"),
         ("Failed", "The node was low on memory", "Failed", "pod cpu-0: The node was low on memory"),
     ],

@@ -205,7 +205,9 @@ def _limited(events: Iterable[PlannedEvent]) -> list[PlannedEvent]:
 
 
 # Reasons that are part of every NodeSet's life: actions have events of their own.
-_ROUTINE = frozenset({"Starting", "Updating", "RollingOut", "Deleting", "NotAvailable", "Paused", "ClusterStarting"})
+_ROUTINE = frozenset(
+    {"Starting", "VolumePending", "Updating", "RollingOut", "Deleting", "NotAvailable", "Paused", "ClusterStarting"}
+)
 
 
 def _events_of(action: Action) -> list[PlannedEvent]:

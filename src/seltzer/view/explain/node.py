@@ -119,9 +119,8 @@ def _pod(known: Facts, name: str) -> list[str]:
     if pod_state.deleting(pod):
         return ["Its pod is being deleted."]
     if trouble := pod_state.trouble(pod):
-        waits = (
-            "Kubernetes can't place its pod" if trouble.reason == "Unschedulable" else f"Its pod is {trouble.reason}"
-        )
+        unplaced = trouble.reason in ("Unschedulable", "VolumePending")
+        waits = "Kubernetes can't place its pod" if unplaced else f"Its pod is {trouble.reason}"
         return [f"{waits}: {nodes.trouble_words(trouble, name)}."]
     ended = _last_end(pod)
     again = f" since slurmd ended ({ended.reason or f'exit code {ended.exit_code}'})" if ended else ""

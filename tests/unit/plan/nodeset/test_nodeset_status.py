@@ -227,6 +227,13 @@ def test_a_change_for_worse_or_better_is_told_once() -> None:
     ]
 
 
+def test_a_volume_that_is_on_its_way_is_in_the_condition_and_worth_no_warning() -> None:
+    waits = pod(state="Unschedulable", words="pod has unbound immediate PersistentVolumeClaims")
+    status = told(seen(nodeset(1), waits, slurm=slurm()))
+    assert status.conditions[0].reason == "VolumePending"
+    assert events(nodeset(), status, ()) == []
+
+
 def test_what_happens_to_thousands_of_machines_at_once_is_told_of_some() -> None:
     names = tuple(f"cpu-{number}" for number in range(3000))
     resumed = ResumeNodes(names, {name: f"Kubernetes node of {name} is ready again" for name in names})
