@@ -80,7 +80,8 @@ while :; do
             echo "seltzer: slurmd takes no connections and is started again; its jobs go on"
             kill -KILL "$slurmd"
         fi
-        if [[ ! -e $LIVED ]] && listens; then : 2>/dev/null >"$LIVED"; fi
+        # Not through a link that a user may have put there.
+        if [[ ! -e $LIVED ]] && listens; then ( set -C; : >"$LIVED" ) 2>/dev/null; fi
         pause=$EVERY
         [[ -e $LIVED ]] || pause=0.2
         [[ $ending ]] && pause=1
