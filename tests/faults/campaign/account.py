@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,9 @@ _ALIVE = frozenset({"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDE
 # For `squeue --Format`; what stands behind a colon is printed behind the field.
 QUEUE_FORMAT = ",".join(f"{field}:|" for field in ("JobID", "Name", "State", "Reason", "StartTime", "RestartCnt"))
 _TELLING = 10.0  # how long a busy node may take to tell slurmctld that a job has ended
+# What slurmctld logs when it has a node end a job that it believes to wait: a requeued one, whose first run it forgot.
+_ENDED = re.compile(r"^\[(\S+)\] error: Registered PENDING JobId=(\d+) ", re.MULTILINE)
+_ENDING = (1.0, 2.0)  # a run that ends so long before, or after, ends unheard: its slurmstepd is about to be killed
 _HELD = frozenset({"JobHeldAdmin", "JobHeldUser", "launch_failed_requeued_held"})
 
 
@@ -75,6 +79,19 @@ class Away:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """When slurmctld had a node end a job."""
+
+    job: str
+    time: float
+
+    def hides(self, end: Run) -> bool:
+        """Whether the job wrote its end so close to its killing that slurmctld wasn't told."""
+        before, after = _ENDING
+        return end.job == self.job and self.time - before <= end.time <= self.time + after
+
+
+@dataclass(frozen=True)
 class Queued:
     """A job as squeue shows it, those that have ended included."""
 
@@ -115,6 +132,11 @@ def read_queue(text: str) -> dict[str, Queued]:
         if key not in found or one.alive:
             found[key] = one
     return found
+
+
+def read_ended(log: str) -> list[Ended]:
+    """What slurmctld's log says about runs that it had forgotten."""
+    return [Ended(job, _seconds(at)) for at, job in _ENDED.findall(log)]
 
 
 def _seconds(said: str) -> float:
@@ -170,7 +192,7 @@ def reused(acks: Iterable[Ack]) -> str:
     return ""
 
 
-def twice(runs: Iterable[Run], once: Container[str] = (), away: Sequence[Away] = ()) -> set[str]:
+def twice(runs: Iterable[Run], once: Container[str] = (), unheard: Sequence[Away | Ended] = ()) -> set[str]:
     """The jobs that were run twice.
 
     A second start counts, under the same ID or another, unless Slurm itself put the job back after a fault had killed
@@ -182,7 +204,7 @@ def twice(runs: Iterable[Run], once: Container[str] = (), away: Sequence[Away] =
     for run in sorted(runs, key=lambda run: run.time):
         if run.what == "start":
             lives.setdefault(run.key, []).append(run)
-        elif not any(each.hides(run) for each in away):
+        elif not any(each.hides(run) for each in unheard):
             ends.add((run.key, run.job, run.restarts))
 
     def doubled(before: Run, after: Run) -> bool:

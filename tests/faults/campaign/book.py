@@ -78,7 +78,7 @@ class Book:
         outcome.held += by_fate[Fate.HELD]
         once = {key for key, ack in known.items() if not ack.requeue}
         outcome.once |= once
-        outcome.twice += _new(account.twice(runs, once, rig.away), self._twice)
+        outcome.twice += _new(account.twice(runs, once, [*rig.away, *rig.ended()]), self._twice)
         outcome.requeued += _new(account.requeued(runs, queue) & known.keys(), self._requeued)
         self._closed |= found.keys() - set(by_fate[Fate.QUEUED])
         rig.load.recount(queue)

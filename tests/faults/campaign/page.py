@@ -70,7 +70,8 @@ the worst of the repeats, in seconds. The first row has no fault.
 - **Lost**: `sbatch` acknowledged the job, but afterwards it isn't in the queue, never recorded its start, and is
   neither held nor named in the annotation `seltzer.dev/recovered` of the Lease.
 - **Twice**: the job started a second time, under its own ID or another one. A job that the fault killed and that Slurm
-  itself requeued (`JobRequeue`; its restart count has grown) doesn't count.
+  itself requeued (`JobRequeue`; its restart count has grown) doesn't count, even if its script had written its last
+  line and not yet exited, or its node not yet reported that, when slurmctld had the node kill it.
 - **Killed**: the job had started, and the fault ended it. Slurm ends a job that it doesn't remember when a node
   reports the job. Jobs that may be requeued are in the queue again, with a restart count.
 - **Held**: the job is in the queue for a person to decide, because it had started, or may have.
@@ -99,7 +100,8 @@ _BODY = """\
   the saved state, and its client is gone or hangs. It is reported and not put back.
 - **Running jobs that slurmctld had not saved.** A job that started in those seconds is ended when its node reports to
   the new slurmctld. If it may be requeued, which is Slurm's default for batch jobs, it starts over about 40 s later.
-  With `--no-requeue` it is held for a person to decide.
+  With `--no-requeue` it is held for a person to decide. A job that has ended by itself before its node reports
+  doesn't start again. One whose script has run its last line by then, and not yet exited, does.
 - **Some options** of a job that is put back: those that Slurm doesn't show to plugins, such as `--deadline`,
   `--open-mode`, `--signal` and binding. The age of the job starts at zero again.
 - **A power loss.** Data that the kernel has accepted for the disk survives a SIGKILL and a killed node. It doesn't

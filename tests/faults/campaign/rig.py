@@ -15,7 +15,7 @@ from tests.harness import Cluster, Sandbox, claim, until
 
 from seltzer_sandbox import commands
 
-from . import processes, shape
+from . import account, processes, shape, state
 from .account import Away
 from .load import Load
 from .processes import Process
@@ -150,6 +150,12 @@ class Rig:
         """slurmctld's volume; it is mounted in the sandbox's hub."""
         inside = self._folder(f"{self.cluster.name}-slurmctld")
         return Path(f"/proc/{self.machine.hub().pid}/root") / inside.relative_to("/")
+
+    def ended(self) -> list[account.Ended]:
+        """The runs that slurmctld has ended because it had forgotten them."""
+        folder = state.epoch(self.state())
+        logs = sorted(folder.glob("slurmctld.log*")) if folder else []
+        return [each for log in logs for each in account.read_ended(log.read_text(errors="replace"))]
 
     def _folder(self, name: str) -> Path:
         volume = self.cluster.get(f"pvc/{name}")["spec"]["volumeName"]

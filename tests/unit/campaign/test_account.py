@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.faults.campaign.account import (
     Ack,
     Away,
+    Ended,
     Fate,
     Queued,
     Run,
     fates,
     ghosts,
+    read_ended,
     read_queue,
     read_runs,
     requeued,
@@ -125,14 +129,33 @@ def test_an_end_that_slurmctld_couldnt_hear_of_doesnt_keep_it_from_putting_the_j
     again = start(restarts=1, time=230, node="cpu-1")
 
     def ran_twice(last: Run) -> bool:
-        return bool(twice([start(time=95), last, again], away=[away]))
+        return bool(twice([start(time=95), last, again], unheard=[away]))
 
     assert not ran_twice(end(time=101)), "on a node that was cut off"
     assert not ran_twice(end(time=99.5)), "the news was on its way"
     assert not ran_twice(end(time=161)), "it woke up, and slurmctld had given it up"
     assert ran_twice(end(time=180)), "slurmctld could have heard of this one"
     assert ran_twice(end(time=101, node="cpu-1")), "and of one on another node"
-    assert twice([start(time=95), end(time=101), again], once={"a"}, away=[away]) == {"a"}
+    assert twice([start(time=95), end(time=101), again], once={"a"}, unheard=[away]) == {"a"}
+
+
+def test_an_end_at_the_moment_in_which_slurmctld_has_the_node_end_the_job_is_not_heard() -> None:
+    (killed,) = read_ended(
+        "[1970-01-01T00:01:40.187] error: Registered PENDING JobId=7 StepId=7.batch on node cpu-0\n"
+        "[1970-01-01T00:01:41.000] error: Registered PENDING, says the name of JobId=8\n"
+    )
+    assert killed == Ended("7", 100.187)
+
+    def ran_twice(last: Run, once: Sequence[str] = ()) -> bool:
+        runs = [start(job=last.job, time=95), last, start(job=last.job, restarts=1, time=230)]
+        return bool(twice(runs, once, [killed]))
+
+    assert not ran_twice(end(time=100.225)), "its script was killed before it had exited"
+    assert not ran_twice(end(time=99.5)), "slurmstepd was killed before it told"
+    assert ran_twice(end(time=98)), "slurmctld had been told of this one"
+    assert ran_twice(end(time=103)), "this one wasn't killed"
+    assert ran_twice(end(job="8", time=100.225)), "another job"
+    assert ran_twice(end(time=100.225), once=["a"]), "it may start only once, whatever ended it"
 
 
 def test_a_job_was_put_back_if_it_waits_for_another_start_or_had_one() -> None:
