@@ -22,10 +22,15 @@ job_runs() {
     return 1
 }
 
-# Whether the kernel has connections that slurmd hasn't taken; kubelet makes one every second. They count as what a
-# listening socket (0A) has to read.
+# Whether slurmd's listening socket (0A) has $1 to read. A job may listen at slurmd's port on IPv6: slurmd's socket is
+# root's, with user ID 0.
+has_to_read() {
+    grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:$1 [^ ]+ [^ ]+ +0 " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# Whether the kernel has connections that slurmd hasn't taken; kubelet makes one every second.
 is_deaf() {
-    grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A [0-9A-F]+:0*[1-9A-F]" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    has_to_read '0*[1-9A-F][0-9A-F]*'
 }
 
 # Before it executes itself again, slurmd waits for users' login shells, up to two minutes, and takes no connections. A
@@ -39,7 +44,7 @@ end_logins() {
 
 # Whether jobs can come.
 listens() {
-    grep -qE ":$port [0-9A-F]+:[0-9A-F]+ 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+    has_to_read '[0-9A-F]+'
 }
 
 # All jobs went with the container before this one. slurmctld puts them back when a slurmd registers without them, but
