@@ -41,8 +41,13 @@ esac
 # System users have no home directory here, and without the volume there is nothing to make it on.
 [ "$uid" -ge 1000 ] && grep -q '^[^ ]* [^ ]* [^ ]* [^ ]* /home ' /proc/self/mountinfo || exit 0
 
+# Where all may write, another user may have made a link there, and can lead it elsewhere at any time.
 owner() {
-    stat -L -c %u "$home" 2>/dev/null
+    made=$(stat -c %u "$home" 2>/dev/null)
+    case $made in
+    0 | "$uid") stat -L -c %u "$home" 2>/dev/null ;;
+    *) echo "$made" ;;
+    esac
 }
 
 # Ends well if the directory is the user's, by now or already.

@@ -1,0 +1,32 @@
+"""The script that makes home directories: whose a directory is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import resources
+
+import pytest
+
+SCRIPT = resources.files("seltzer.build").joinpath("make_home.sh").read_text()
+ROOT, USER, OTHER = 0, 2001, 2002
+
+
+def owner(of_link: int, of_target: int) -> int:
+    """Whom the script takes for the owner of a home that is a link."""
+    found = re.search(r"^owner\(\) \{\n.*?^\}$", SCRIPT, re.MULTILINE | re.DOTALL)
+    assert found
+    stat = f'stat() {{ case "$*" in *-L*) echo {of_target} ;; *) echo {of_link} ;; esac; }}'
+    command = f"home=/home/alice uid={USER}\n{stat}\n{found[0]}\nowner"
+    return int(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.parametrize("maker", [ROOT, USER])
+def test_a_home_may_be_a_link_of_its_user_or_of_an_administrator(maker: int) -> None:
+    assert owner(maker, USER) == USER
+    assert owner(maker, OTHER) == OTHER
+
+
+def test_a_link_that_another_user_made_is_not_a_users_home() -> None:
+    """It leads to a directory of the user's now, and to one with another user's .bashrc after that."""
+    assert owner(OTHER, USER) == OTHER
