@@ -132,7 +132,7 @@ static int reap(int (*run)(void *), void *argument, pid_t parent, const sigset_t
 	for (;;) {
 		int its;
 		pid_t ended = waitpid(-1, &its, WNOHANG);
-		if (ended == su) {
+		if (ended > 0 && ended == su) {
 			status = its;
 			su = wanted = 0;
 		} else if (ended < 0 && errno == ECHILD) {
