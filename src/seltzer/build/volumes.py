@@ -81,10 +81,9 @@ def binder(cluster: SlurmCluster, images: Images) -> Manifest:
     built = pods.customised(spec, [cluster.spec.pod_template], _COMPONENT, labels=names.labels(cluster, _COMPONENT))
     head = names.manifest("Pod", "v1", cluster, _COMPONENT, names.home(cluster))
     # Where it may run is the user's to say; sidecars and other volumes would only keep it.
-    only = {
-        part: [each for each in built["spec"][part] if each["name"] == _COMPONENT] for part in ("containers", "volumes")
-    }
-    return {**head, "metadata": {**built["metadata"], **head["metadata"]}, "spec": {**built["spec"], **only}}
+    only = [each for each in built["spec"]["containers"] if each["name"] == _COMPONENT]
+    ours = {"containers": only, "volumes": spec["volumes"]}
+    return {**head, "metadata": {**built["metadata"], **head["metadata"]}, "spec": {**built["spec"], **ours}}
 
 
 def _is_at_home(nodeset: NodeSet, cluster: SlurmCluster) -> bool:

@@ -120,3 +120,9 @@ def test_the_binder_runs_where_the_control_plane_may_and_has_no_sidecars() -> No
     assert pod["spec"]["nodeSelector"] == {"pool": "a"}
     assert [each["name"] for each in pod["spec"]["containers"]] == ["home"]
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "home"
+
+
+def test_the_binder_mounts_the_claim_whatever_a_template_makes_of_volumes() -> None:
+    for changed in (None, [{"name": "home", "emptyDir": {}}]):
+        pod = volumes.binder(cluster({"home": {}, "podTemplate": {"spec": {"volumes": changed}}}), IMAGES)
+        assert pod["spec"]["volumes"] == [{"name": "home", "persistentVolumeClaim": {"claimName": "demo-home"}}]
