@@ -27,8 +27,8 @@ _KEYS: Mapping[str, str] = {
     "volumes": "name",
 }
 # Fields that we read after the merge: their form matters to us, not only to the API server.
-_LISTS: frozenset[str] = frozenset({*_KEYS, "args", "tolerations"})
-_MAPS: frozenset[str] = frozenset({"limits", "requests", "resources"})
+_LISTS: frozenset[str] = frozenset({*_KEYS, "args", "searches", "tolerations"})
+_MAPS: frozenset[str] = frozenset({"dnsConfig", "limits", "requests", "resources"})
 # Maps with arbitrary keys.
 _FREE: frozenset[str] = frozenset({"annotations", "labels", "matchLabels", "nodeSelector", "volumeAttributes"})
 # An item has only one of these fields: another kind of volume replaces the volume, and isn't added as a second source.

@@ -50,8 +50,11 @@ def services(cluster: SlurmCluster, nodesets: Iterable[NodeSet]) -> list[Manifes
 
 def searched(spec: Manifest, cluster: SlurmCluster, images: Images) -> Manifest:
     """The spec of a pod that finds all nodes by their short names. The user's own search domains come first."""
-    dns = spec.get("dnsConfig") or {}
-    searches = list(dict.fromkeys([*(dns.get("searches") or ()), *_domains(cluster, images)]))
+    dns = spec.get("dnsConfig", {})
+    users = dns.get("searches", [])
+    if not all(isinstance(each, str) for each in users):
+        raise TemplateRefused("podTemplate.spec.dnsConfig.searches: has an item that isn't a domain; write text")
+    searches = list(dict.fromkeys([*users, *_domains(cluster, images)]))
     if len(searches) > _MOST_DOMAINS or len(" ".join(searches)) > _MOST_CHARACTERS:
         raise TemplateRefused(
             f"pods would have {len(searches)} search domains of {len(' '.join(searches))} characters for the names of "

@@ -195,6 +195,9 @@ def test_arguments_of_the_users_go_to_slurmd_behind_ours() -> None:
         ({"podTemplate": {"spec": {"containers": None}}}, "removes slurmd"),
         (container(image=None), "removes slurmd"),
         ({"podTemplate": {"spec": {"hostname": "x"}}}, "podTemplate.spec.hostname"),
+        ({"podTemplate": {"spec": {"dnsConfig": "x"}}}, "podTemplate.spec.dnsConfig"),
+        ({"podTemplate": {"spec": {"dnsConfig": {"searches": "x"}}}}, "podTemplate.spec.dnsConfig.searches"),
+        ({"podTemplate": {"spec": {"dnsConfig": {"searches": [1]}}}}, "podTemplate.spec.dnsConfig.searches"),
         (container(resources={"limits": {"cpu": "lots"}}), "the slurmd container's cpu: 'lots' isn't a quantity"),
     ],
 )
@@ -206,7 +209,7 @@ def test_a_template_that_takes_away_what_the_pod_needs_is_refused(spec: dict[str
 
 KEYS = st.sampled_from(
     ["containers", "name", "env", "volumes", "image", "args", "resources", "limits", "requests", "cpu", "tolerations",
-     "metadata", "hostname"]
+     "metadata", "hostname", "dnsConfig", "searches"]
 )  # fmt: skip
 JSON = st.recursive(
     st.none() | st.integers() | st.booleans() | st.text(max_size=3) | st.sampled_from(["slurmd", "keys"]),
