@@ -127,6 +127,14 @@ def _of_claim(claim: PersistentVolumeClaim | None, name: str, namespace: str, fi
             f"{field}.claim to another claim",
         )
     if is_bound(claim):
+        if claim.metadata.deletion_timestamp is not None:
+            retain = """'{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}'"""
+            return _no(
+                "ClaimDeleted",
+                f"claim {name} is being deleted: running pods keep the home directories, and new ones can't start. The "
+                "files may go with it once the last of these pods has ended; 'kubectl patch pv "
+                f"{claim.spec.volume_name} -p {retain}' keeps them",
+            )
         if _SHARED not in claim.spec.access_modes:
             modes = ", ".join(claim.spec.access_modes)
             return _no(

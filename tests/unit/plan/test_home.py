@@ -17,9 +17,9 @@ LATER = BORN + 3600
 BINDER = {"kind": "Pod", "metadata": {"name": "demo-home"}}
 
 
-def claim(phase: str = "Bound", class_name: str = "nfs", *modes: str) -> PersistentVolumeClaim:
+def claim(phase: str = "Bound", class_name: str = "nfs", *modes: str, deleted: str = "") -> PersistentVolumeClaim:
     return PersistentVolumeClaim(
-        metadata=ObjectMeta(name="demo-home", namespace="ns", uid="claim"),
+        metadata=ObjectMeta(name="demo-home", namespace="ns", uid="claim", deletion_timestamp=deleted or None),
         spec=ClaimSpec(access_modes=modes or ("ReadWriteMany",), storage_class_name=class_name, volume_name="pv"),
         status=ClaimStatus(phase=phase),
     )
@@ -57,6 +57,7 @@ def test_a_cluster_without_a_home_has_no_condition_and_no_wait() -> None:
         (claim("Pending", ""), {}, "NoStorageClass", "set spec.home.className to a class that can make ReadWriteMany"),
         (claim("Pending"), {}, "NoVolume", "'kubectl describe pvc demo-home' says why"),
         (claim("Lost"), {}, "VolumeLost", "restore PersistentVolume pv"),
+        (claim(deleted=CREATED), {}, "ClaimDeleted", "'kubectl patch pv pv"),
         (claim("Bound", "ebs", "ReadWriteOnce"), {"claim": "demo-home"}, "NotShared", "is ReadWriteOnce"),
     ],
 )
