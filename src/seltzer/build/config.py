@@ -88,7 +88,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     user = userconf.read(cluster.spec.config)
     if cluster.spec.controller.keep_jobs:
         user = journal.keep(user)
-    homes = _home_files(cluster)
+    homes = _home_files() if cluster.spec.home or any(each.spec.home for each in nodesets) else {}
     # Without a path slurmctld sends the file to the nodes: any image can be a node.
     prologs = [("Prolog", name) for name in homes]
     lines = [
@@ -165,9 +165,9 @@ def _defaults() -> list[Pair]:
     ]
 
 
-def _home_files(cluster: SlurmCluster) -> dict[str, str]:
-    """The Prolog that makes the home directory of a job's user."""
-    return {_HOME_PROLOG: files.files(__package__).joinpath("make_home.sh").read_text()} if cluster.spec.home else {}
+def _home_files() -> dict[str, str]:
+    """The Prolog that makes the home directory of a job's user, on nodes that have the volume."""
+    return {_HOME_PROLOG: files.files(__package__).joinpath("make_home.sh").read_text()}
 
 
 def _settings(ours: Sequence[Pair], users: Mapping[str, Pair]) -> list[Line]:

@@ -114,6 +114,12 @@ def test_a_prolog_makes_homes_beside_the_sites_own() -> None:
     assert config.render(cluster({"home": {}}), ()).trusted, "it needs no trial"
 
 
+def test_a_prolog_makes_homes_where_only_a_nodeset_has_the_volume() -> None:
+    """As long as the cluster's own claim has no volume, too."""
+    of = [guest(home={"claim": "files"})]
+    assert "Prolog=seltzer-home" in config.render(cluster(), of).files["slurm.conf"]
+
+
 def test_the_binder_runs_where_the_control_plane_may_and_has_no_sidecars() -> None:
     template = {"spec": {"nodeSelector": {"pool": "a"}, "containers": [{"name": "sssd", "image": "sssd"}]}}
     pod = volumes.binder(cluster({"home": {}, "podTemplate": template}), IMAGES)
