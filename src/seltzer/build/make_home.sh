@@ -53,6 +53,8 @@ owner() {
 # Ends well if the directory is the user's, by now or already.
 check() {
     found=$(owner)
+    # Another node may have made it between the two looks.
+    [ "$found" ] || ! [ -e "$home" ] || found=$(owner)
     if [ "$found" = "$uid" ] && [ -d "$home" ]; then
         exit 0
     fi

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +13,16 @@ SCRIPT = resources.files("seltzer.build").joinpath("make_home.sh").read_text()
 ROOT, USER, OTHER = 0, 2001, 2002
 
 
+def function(name: str) -> str:
+    found = re.search(rf"^{name}\(\) \{{\n.*?^\}}$", SCRIPT, re.MULTILINE | re.DOTALL)
+    assert found
+    return found[0]
+
+
 def owner(of_link: int, of_target: int) -> int:
     """Whom the script takes for the owner of a home that is a link."""
-    found = re.search(r"^owner\(\) \{\n.*?^\}$", SCRIPT, re.MULTILINE | re.DOTALL)
-    assert found
     stat = f'stat() {{ case "$*" in *-L*) echo {of_target} ;; *) echo {of_link} ;; esac; }}'
-    command = f"home=/home/alice uid={USER}\n{stat}\n{found[0]}\nowner"
+    command = f"home=/home/alice uid={USER}\n{stat}\n{function('owner')}\nowner"
     return int(subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout)
 
 
@@ -30,3 +35,10 @@ def test_a_home_may_be_a_link_of_its_user_or_of_an_administrator(maker: int) -> 
 def test_a_link_that_another_user_made_is_not_a_users_home() -> None:
     """It leads to a directory of the user's now, and to one with another user's .bashrc after that."""
     assert owner(OTHER, USER) == OTHER
+
+
+def test_a_home_that_another_node_makes_between_two_looks_is_the_users(tmp_path: Path) -> None:
+    first = f"owner() {{ if [ -e {tmp_path}/looked ]; then echo {USER}; else : >{tmp_path}/looked; fi; }}"
+    command = f"user=alice uid={USER} home={tmp_path}\n{first}\n{function('check')}\ncheck"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (0, "")
