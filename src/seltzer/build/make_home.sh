@@ -87,7 +87,7 @@ mv -nT "$new" "$1"
 check
 # In a directory where all may write, anybody could rename it; only root can do something about that.
 case $(stat -c %u:%a /home) in
-0:777) chmod 1777 /home 2>/dev/null ;;
+0:*777) chmod +t /home 2>/dev/null ;;
 esac
 why=$(sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1)
 check

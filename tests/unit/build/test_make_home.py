@@ -1,4 +1,4 @@
-"""The script that makes home directories: whose a directory is."""
+"""The script that makes home directories: whose a directory is, and who can take it away."""
 
 from __future__ import annotations
 
@@ -42,3 +42,12 @@ def test_a_home_that_another_node_makes_between_two_looks_is_the_users(tmp_path:
     command = f"user=alice uid={USER} home={tmp_path}\n{first}\n{function('check')}\ncheck"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
     assert (answer.returncode, answer.stdout) == (0, "")
+
+
+@pytest.mark.parametrize(("mode", "changes"), [("777", True), ("2777", True), ("755", False), ("1770", False)])
+def test_nobody_can_rename_the_home_of_another_where_all_may_write(mode: str, changes: bool) -> None:
+    found = re.search(r"^case \$\(stat .*?^esac$", SCRIPT, re.MULTILINE | re.DOTALL)
+    assert found
+    command = f'stat() {{ echo 0:{mode}; }}\nchmod() {{ echo "$*" >&3; }}\n{found[0]}'
+    answer = subprocess.run(["sh", "-c", f"exec 3>&1\n{command}"], capture_output=True, text=True, check=True)
+    assert answer.stdout == ("+t /home\n" if changes else "")
