@@ -69,6 +69,12 @@ def never_started(pod: Pod) -> bool:
     )
 
 
+def awaits_volumes(pod: Pod) -> bool:
+    """Whether its machine hasn't mounted its volumes or set up its network yet. Only Kubernetes since 1.29 tells."""
+    told = (each.status for each in pod.status.conditions if each.type == "PodReadyToStartContainers")
+    return never_started(pod) and "False" in told
+
+
 def settled_for(pod: Pod, now: float) -> float:
     """For how many seconds its conditions haven't changed; 0 if it has none."""
     times = [_seconds(each.last_transition_time) for each in _theirs(pod)]

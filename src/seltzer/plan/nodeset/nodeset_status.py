@@ -100,13 +100,15 @@ def _all(count: int) -> str:
 
 
 def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
-    """Why some nodes take no jobs, as far as Slurm's records show it."""
+    """Why some nodes take no jobs, as far as their pods and Slurm's records show it."""
     nodes = seen.slurm.nodes or {}
     names = [pod.metadata.name for pod in decision.staying]
     elsewhere = outside_partition(seen)
     outside = [name for name in names if name in elsewhere]
     drained = [name for name in names if name in nodes and slurm_state.drained_by_others(nodes[name])]
-    missing = [name for name in names if name not in nodes]
+    waiting = [pod.metadata.name for pod in decision.staying if pod_state.awaits_volumes(pod)]
+    known = {*nodes, *waiting}
+    missing = [name for name in names if name not in known]
     parts = []
     if drained:
         reason = nodes[drained[0]].reason or "no reason given"
@@ -116,6 +118,11 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
     if outside:
         where = partition(seen.nodeset)
         parts.append(f"{_fold(outside)} waits for partition {where}: see the condition ConfigValid of the SlurmCluster")
+    if waiting:
+        parts.append(
+            f"{_fold(waiting)} waits for its volumes or its network; if that takes long, 'kubectl describe pod "
+            f"{waiting[0]}' says why"
+        )
     if missing:
         parts.append(f"{_fold(missing)} has not registered with slurmctld yet")
     return "; " + "; ".join(parts) if parts else ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.builders.objects import NOW, nodeset, pod, time_at
 from tests.builders.plan import GONE, UNKNOWN, seen, slurm
 from tests.builders.slurm import node
 
 from seltzer.api.common import Condition
+from seltzer.api.core import ObjectCondition
 from seltzer.api.nodeset import Drain, NodeSetStatus, Update
 from seltzer.plan.actions import (
     Action,
@@ -39,6 +41,18 @@ def told(observation: NodeSetObservation, *failures: str) -> NodeSetStatus:
 
 def condition(of: NodeSetStatus, type_: str) -> Condition:
     return next(each for each in of.conditions if each.type == type_)
+
+
+def test_a_pod_whose_volume_can_not_be_mounted_is_named_with_what_to_ask() -> None:
+    waits = pod(state="waiting")
+    unready = ObjectCondition(type="PodReadyToStartContainers", status="False")
+    waits = msgspec.structs.replace(waits, status=msgspec.structs.replace(waits.status, conditions=(unready,)))
+    for records in (slurm(), slurm(node("cpu-0", "DOWN"))):
+        found = condition(told(seen(nodeset(1), waits, slurm=records)), "Ready")
+        assert found.reason == "Starting"
+        assert "cpu-0 waits for its volumes or its network" in found.message
+        assert "'kubectl describe pod cpu-0' says why" in found.message
+        assert "has not registered" not in found.message
 
 
 def timeout(policy: str) -> Drain:
