@@ -96,9 +96,11 @@ def test_all_nodes_see_one_home_and_the_mounts(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("volume")
 def test_a_home_is_made_by_the_first_job_and_only_its_user_can_read_it(cluster: Cluster) -> None:
+    root(cluster, "chmod 777 /home")  # as many storage classes make it
     assert set(on_node(cluster, "--nodes=2", "stat", "-c", "%n:%U:%a", HOME).split()) == {f"{HOME}:user:700"}
     assert shell(cluster, "ls -A | sort").stdout.split() == [".bash_logout", ".bashrc", ".profile"]
     assert root(cluster, "ls -A /home").split() == ["user"], "nothing half-made is left"
+    assert root(cluster, "stat -c %a /home").strip() == "755", "nobody can take the name of another user"
     other = "setpriv --reuid=4321 --regid=4321 --clear-groups ls /home/user 2>&1 || true"
     assert "Permission denied" in root(cluster, other)
 

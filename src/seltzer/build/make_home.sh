@@ -85,9 +85,10 @@ mv -nT "$new" "$1"
 '
 
 check
-# In a directory where all may write, anybody could rename it; only root can do something about that.
+# A new volume lets all write: anybody could make a directory under the name of another, or rename theirs. Where root may
+# change that, users needn't make their own. A directory with the sticky bit is as its administrator wants it.
 case $(stat -c %u:%a /home) in
-0:*777) chmod +t /home 2>/dev/null ;;
+0:777 | 0:2777) chmod go-w /home 2>/dev/null ;;
 esac
 why=$(sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1)
 check

@@ -44,10 +44,10 @@ def test_a_home_that_another_node_makes_between_two_looks_is_the_users(tmp_path:
     assert (answer.returncode, answer.stdout) == (0, "")
 
 
-@pytest.mark.parametrize(("mode", "changes"), [("777", True), ("2777", True), ("755", False), ("1770", False)])
-def test_nobody_can_rename_the_home_of_another_where_all_may_write(mode: str, changes: bool) -> None:
+@pytest.mark.parametrize(("mode", "changes"), [("777", True), ("2777", True), ("755", False), ("1777", False)])
+def test_a_new_volume_where_all_may_write_lets_nobody_take_the_name_of_another(mode: str, changes: bool) -> None:
     found = re.search(r"^case \$\(stat .*?^esac$", SCRIPT, re.MULTILINE | re.DOTALL)
     assert found
     command = f'stat() {{ echo 0:{mode}; }}\nchmod() {{ echo "$*" >&3; }}\n{found[0]}'
     answer = subprocess.run(["sh", "-c", f"exec 3>&1\n{command}"], capture_output=True, text=True, check=True)
-    assert answer.stdout == ("+t /home\n" if changes else "")
+    assert answer.stdout == ("go-w /home\n" if changes else "")
