@@ -136,12 +136,14 @@ def uid(cluster: Cluster, name: str) -> str | None:
     return found
 
 
-def test_an_address_that_is_wrong_is_corrected(cluster: Cluster) -> None:
-    address = cluster.pods("cpu")["cpu-0"]["status"]["podIP"]
-    before = times(cluster, "Readdressed", f"cpu-0 is at {address}")
-    cluster.login("scontrol", "update", "nodename=cpu-0", "nodeaddr=10.255.255.1", user="root")
-    until("it is told", lambda: times(cluster, "Readdressed", f"cpu-0 is at {address}") > before)
-    until("Slurm knows better", lambda: cluster.slurm_node("cpu-0")["NodeAddr"] == address)
+@pytest.mark.parametrize("wrong", ["10.255.255.1", "cpu-1"], ids=["nobody's", "another node's"])
+def test_an_address_that_is_wrong_is_corrected(cluster: Cluster, wrong: str) -> None:
+    addresses = {name: its["status"]["podIP"] for name, its in cluster.pods("cpu").items()}
+    before = times(cluster, "Readdressed", f"cpu-0 is at {addresses['cpu-0']}")
+    nodeaddr = f"nodeaddr={addresses.get(wrong, wrong)}"
+    cluster.login("scontrol", "update", "nodename=cpu-0", nodeaddr, user="root")
+    until("it is told", lambda: times(cluster, "Readdressed", f"cpu-0 is at {addresses['cpu-0']}") > before)
+    until("Slurm knows better", lambda: cluster.slurm_node("cpu-0")["NodeAddr"] == addresses["cpu-0"])
 
 
 def test_copies_of_a_pod_by_another_name_or_of_another_owner_are_let_be_and_are_no_nodes(cluster: Cluster) -> None:
