@@ -12,6 +12,7 @@ from tests.harness import Cluster, Sandbox, until
 SPACE, TEAM = "names", "names-team"
 # Each name is asked for once, without retries.
 ASK = 'for each; do getent ahostsv4 "$each" | head -n 1 | cut -d " " -f 1; done'
+ASK_BACK = 'for each; do getent hosts "$each" | head -n 1 | tr -s " " | cut -d " " -f 2; done'
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,9 @@ def full(cluster: Cluster, node: str) -> str:
     return cluster.sandbox.kubectl("exec", "-n", space, node, "-c", "slurmd", "--", "hostname", "-f").stdout.strip()
 
 
-def asked(cluster: Cluster, where: str, *names: str) -> list[str]:
-    """The addresses of names. `where`: login, job (on cpu-0), or a container of cpu-0."""
-    command = ("sh", "-c", ASK, "sh", *names)
+def asked(cluster: Cluster, where: str, *names: str, ask: str = ASK) -> list[str]:
+    """The addresses of names (ASK_BACK: the other way). `where`: login, job (on cpu-0), or a container of cpu-0."""
+    command = ("sh", "-c", ask, "sh", *names)
     if where == "login":
         return cluster.login(*command).split()
     if where == "job":
@@ -65,8 +66,7 @@ def test_a_node_has_its_names_everywhere_as_soon_as_it_is_idle(cluster: Cluster)
     assert names[1] == f"cpu-1.demo-slurmd.{SPACE}.svc.cluster.local"
     for where in ("login", "slurmd", "beside", "job"):
         assert asked(cluster, where, *names) == wanted, where
-    back = [cluster.login("getent", "hosts", each).split()[1] for each in wanted]
-    assert back == names
+        assert asked(cluster, where, *wanted, ask=ASK_BACK) == names, where
     # And from where another namespace is one's own.
     there = cluster.login("srun", "--partition=all", "--nodelist=gpu-0", "sh", "-c", ASK, "sh", *nodes, *names)
     assert there.split() == wanted * 2
