@@ -32,7 +32,7 @@ def of_account(account: Account) -> str:
         found = _id("gid", account.gid)
     if found:
         return found
-    if not _SHELL.match(account.shell):
+    if not _SHELL.match(account.shell) or len(account.shell) > 255:
         return f"the shell {account.shell[:64]!r}: {api.SHELL_SAYS}"
     if not _FULL_NAME.match(account.full_name) or len(account.full_name) > 255:
         return f"the full name {account.full_name[:64]!r}: {api.FULL_NAME_SAYS}"

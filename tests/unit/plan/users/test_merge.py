@@ -91,6 +91,7 @@ def test_a_group_that_nobody_knows_costs_only_the_membership() -> None:
         (Account("carol", 2003, gid=100), "the gid 100 belongs to the system"),
         (Account("carol", 2003, shell="bash"), "full path of a program"),  # noqa: S604
         (Account("carol", 2003, shell="/bin/a:b"), "full path of a program"),  # noqa: S604
+        (Account("carol", 2003, shell=f"/{'x' * 255}"), "full path of a program"),  # noqa: S604
         (Account("carol", 2003, full_name="C:D"), "without colons"),
         (Account("carol", 2003, full_name="C\nroot::0:0"), "without colons"),
         (Account("carol", 2003, home="home"), "a home is a full path"),
