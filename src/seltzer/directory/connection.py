@@ -44,6 +44,8 @@ class Server:
         try:
             parts = urlsplit(uri)
             host, port = parts.hostname, parts.port
+            # The resolver would raise an error that isn't an OSError for a label that is empty or too long.
+            (host or "").encode("idna")
         except ValueError:
             host = port = None
         if not host or parts.scheme not in ("ldap", "ldaps") or parts.path.strip("/") or parts.query:

@@ -384,7 +384,11 @@ async def test_what_is_put_in_before_the_handshake_of_start_tls_is_never_read(
 
 
 @pytest.mark.parametrize(
-    "uri", ["ldap.example.com", "http://a", "ldap://", "ldap://a:x", "ldap://a/dc=x", "ldap://[::1", "ldap://a?x"]
+    "uri",
+    [
+        *("ldap.example.com", "http://a", "ldap://", "ldap://a:x", "ldap://a/dc=x", "ldap://[::1", "ldap://a?x"),
+        *("ldaps://ldap..example.com", "ldap://.example.com", f"ldap://{'a' * 64}.example.com"),
+    ],
 )
 async def test_what_is_no_uri_gets_a_line(uri: str) -> None:
     with pytest.raises(Misconfigured, match="isn't the URI of a directory: write it as ldaps://ldap"):
