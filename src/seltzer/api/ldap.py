@@ -164,8 +164,8 @@ class Ldap(Part, frozen=True, kw_only=True):
     """Where a user's SSH public keys are."""
 
     shell: LdapShell | None = None
-    """Everybody's login shell, whatever the directory says. By default a user has the shell of the directory, or
-    /bin/bash. It has to be in the images."""
+    """Everybody's login shell, whatever the directory says; only accounts that it locks with nologin or false stay
+    locked. By default a user has the shell of the directory, or /bin/bash. It has to be in the images."""
 
     interval: Duration = "1m"
     """How often the directory is read, such as 30s; from 10s to 24h."""

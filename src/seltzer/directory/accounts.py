@@ -27,6 +27,8 @@ _SHELL = re.compile(r"/[-a-zA-Z0-9_./+]{1,254}")
 _KEY_KIND = re.compile(r"(?:ssh|ecdsa|sk-ssh|sk-ecdsa)-[-a-z0-9@.]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _DISABLED = 0x2
+# The ends of shells by which administrators lock accounts.
+_LOCKS = (b"/nologin", b"/false")
 
 
 class Account(Struct, frozen=True, gc=False):
@@ -57,7 +59,8 @@ def account(
 ) -> tuple[Account | None, list[Refusal]]:
     """The user of an entry, and what isn't used of it; None for a disabled account.
 
-    `group_of` has the IDs of the groups that Active Directory knows by another number. `shell` is everybody's.
+    `group_of` has the IDs of the groups that Active Directory knows by another number. `shell` is everybody's who
+    isn't locked.
     """
     try:
         if schema.windows and _control(entry) & _DISABLED:
@@ -66,7 +69,7 @@ def account(
         uid = _id(entry, schema.uid_number)
         gid = _primary(entry, schema, group_of)
         keys, bad = _keys(entry, schema.key)
-        found = Account(name, uid, gid, _full_name(entry, schema), shell or _shell(entry, schema.shell), keys)
+        found = Account(name, uid, gid, _full_name(entry, schema), _shell(entry, schema.shell, shell), keys)
     except Unusable as error:
         return None, [Refusal(name, str(error)) for name in claimed(entry, schema.user_name, schema) or [entry.dn]]
     return found, [Refusal(name, why) for why in bad]
@@ -184,7 +187,10 @@ def _full_name(entry: Entry, schema: Schema) -> str:
     return _CONTROL.sub(" ", min(names, default="")).replace(":", " ").strip()[:255]
 
 
-def _shell(entry: Entry, attribute: str) -> str:
+def _shell(entry: Entry, attribute: str, everybodys: str | None) -> str:
+    """The login shell. Everybody's opens no account that the directory locks."""
+    if everybodys and not any(value.endswith(_LOCKS) for value in entry.attributes.get(attribute, ())):
+        return everybodys
     shell = _text(entry, attribute) or DEFAULT_SHELL
     if not _SHELL.fullmatch(shell):
         raise Unusable(f"its {attribute} is {shell[:40]!r}: use the full path of a program, such as /bin/bash")

@@ -64,6 +64,11 @@ def test_one_shell_may_be_for_everybody() -> None:
     assert user(entry(), "/bin/bash").shell == "/bin/bash"
 
 
+@pytest.mark.parametrize("shell", ["/usr/sbin/nologin", "/bin/false"])
+def test_one_shell_for_everybody_opens_no_account_that_the_directory_locks(shell: str) -> None:
+    assert user(entry(loginshell=shell), "/bin/bash").shell == shell
+
+
 def test_the_order_of_values_does_not_matter() -> None:
     values = [key(data=bytes((n,)) * 32) for n in range(5)]
     assert user(entry(sshpublickey=values, cn=["b", "a"])) == user(entry(sshpublickey=values[::-1], cn=["a", "b"]))
