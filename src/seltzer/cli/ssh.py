@@ -67,7 +67,9 @@ class Access:
 
     @property
     def options(self) -> list[str]:
-        return [word for name, value in self.settings.items() for word in ("-o", f"{name}={value}")]
+        # No shared connection: it may lead to another login set, or to a cluster of this name in another context.
+        settings = {**self.settings, "ControlPath": "none"}
+        return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
 
 def ssh(

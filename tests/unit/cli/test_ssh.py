@@ -66,6 +66,12 @@ def test_ssh_accepts_no_host_key_but_the_clusters_and_asks_nothing() -> None:
     assert shlex.split(settings["ProxyCommand"].replace("%%", "%")) == list(ACCESS.proxy)
 
 
+def test_a_shared_connection_to_another_cluster_of_this_name_is_not_used() -> None:
+    """ControlMaster in ~/.ssh/config: neither the kubeconfig's context nor the login set is part of the alias."""
+    assert "ControlPath=none" in ACCESS.options
+    assert "ControlPath" not in ssh.entry("demo", "ada", ACCESS)
+
+
 def test_an_entry_for_sshs_configuration_is_named_like_the_cluster() -> None:
     lines = ssh.entry("demo", "ada", ACCESS).splitlines()
     assert lines[:2] == ["Host demo", "    User ada"]
