@@ -96,7 +96,8 @@ def ssh(
         print(entry(name, user, access), end="")
         return
     # ssh gives a terminal to a shell, but not to a command, as ever.
-    _become("ssh", [*access.options, *options, f"{user}@{access.alias}", *command])
+    host = f"{user}@{access.alias}"
+    _become("ssh", [*access.options, host, *options, *(["--", *command] if command else [])])
 
 
 def cp(*words: Words, login: LoginSet = None, namespace: Namespace = None, context: Context = None) -> None:

@@ -29,6 +29,24 @@ def test_the_user_comes_first_then_sshs_options_then_the_command(words: str, div
 
 
 @pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("ada -A -- ls -l", "ada@demo.ns.seltzer -A -- ls -l"),
+        ("ada -- -strange", "ada@demo.ns.seltzer -- -strange"),
+        ("ada hostname", "ada@demo.ns.seltzer hostname"),
+        ("ada -A hostname", "ada@demo.ns.seltzer -A hostname"),
+    ],
+)
+def test_no_word_but_the_clusters_is_taken_for_a_host(monkeypatch: pytest.MonkeyPatch, words: str, given: str) -> None:
+    """Without `--`, too, as people write it: ssh takes the first word that is no option for the host."""
+    became: list[list[str]] = []
+    monkeypatch.setattr(ssh, "_access", lambda *_: ACCESS)
+    monkeypatch.setattr(ssh, "_become", lambda program, words: became.append([program, *words]))
+    ssh.ssh("demo", *words.split())
+    assert became == [["ssh", *ACCESS.options, *given.split()]]
+
+
+@pytest.mark.parametrize(
     ("words", "arranged"),
     [
         ("ssh demo ada -A -- ls", "ssh demo -- ada -A -- ls"),
