@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from seltzer.plan.users.merge import Merged
 TYPE = "UsersReady"
 _MOST_REFUSALS, _MOST_SHOWN, _MOST_NAMES = 64, 3, 8
 _MOST_WORDS = 500
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def finding(merged: Merged, too_large: str, ledger: str) -> Finding:
         more = len(merged.refusals) - len(shown)
         rest = f"; and {more} more, see 'seltzer users'" if more else ""
         problems.append(f"refused: {'; '.join(shown)}{rest}")
-    words = "; ".join(problems).replace("{ledger}", f"ConfigMap {ledger}")
+    words = _one_line("; ".join(problems)).replace("{ledger}", f"ConfigMap {ledger}")
     if any(not each.pending for each in merged.failures):
         return Finding(TYPE, "False", "SourceFailed", words)
     if merged.refusals:
@@ -76,8 +78,14 @@ def _refused(merged: Merged, ledger: str) -> Iterable[RefusedUser]:
     """One for each name of a source."""
     found: dict[tuple[str, str], str] = {}
     for each in merged.refusals:
-        found.setdefault((each.name[:64], each.source), each.why.replace("{ledger}", f"ConfigMap {ledger}"))
+        why = _one_line(each.why).replace("{ledger}", f"ConfigMap {ledger}")
+        found.setdefault((_one_line(each.name[:64]), each.source), why)
     return (RefusedUser(name=name, source=source, why=why[:_MOST_WORDS]) for (name, source), why in found.items())
+
+
+def _one_line(words: str) -> str:
+    """What a source says, without what would control the terminal on which somebody reads it."""
+    return _CONTROL.sub(" ", words)
 
 
 def events(before: Published, after: Merged) -> tuple[PlannedEvent, ...]:

@@ -52,6 +52,15 @@ def test_each_name_of_a_source_is_refused_once_in_the_status() -> None:
     assert (status.refused, [each.name for each in status.refusals]) == (100, ["Bad"])
 
 
+def test_nothing_that_a_source_says_controls_the_terminal_or_looks_like_another_line() -> None:
+    spoilt = "x\x1b[2J\nroot"
+    merged = first(inline(Account(spoilt, 2009)), Source("ldap", error=f"it says: {spoilt}"))
+    found, status = users_status.finding(merged, "", "demo-uids"), users_status.status(merged, "demo-uids")
+    assert "it says: x [2J root" in found.message and "x [2J root (inline)" in found.message
+    assert [each.name for each in status.refusals] == ["x [2J root"]
+    assert (found.message + status.refusals[0].why).isprintable()
+
+
 def test_a_source_that_fails_says_since_when() -> None:
     before = first(directory(ALICE))
     failed = Source("ldap", error="connection refused", since="2026-01-01T00:00:00Z")
