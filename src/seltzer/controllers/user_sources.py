@@ -21,8 +21,18 @@ from seltzer.kube.client import Client
 from seltzer.kube.reflector import Reflector
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.store import Store
-from seltzer.plan.users import listing
-from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, CONFIG_MAP, INLINE, LDAP, Account, Group, Source
+from seltzer.plan.users import checks, listing
+from seltzer.plan.users.accounts import (
+    BUILT_IN,
+    BUILT_IN_USER,
+    CONFIG_MAP,
+    INLINE,
+    LDAP,
+    Account,
+    Group,
+    Refusal,
+    Source,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -166,10 +176,12 @@ def _inline(cluster: SlurmCluster) -> Source:
 
 
 def _built_in(cluster: SlurmCluster) -> Source:
+    """The only user is there whatever keys the spec has."""
     user = BUILT_IN_USER
-    keys = cluster.spec.login.authorized_keys
+    keys, wrong = checks.usable_keys(cluster.spec.login.authorized_keys)
     account = Account(user.name, user.uid, full_name=user.full_name, keys=keys)
-    return Source(BUILT_IN, (account,), explicit=True, lasting=False)
+    refusals = tuple(Refusal(user.name, BUILT_IN, f"spec.login.authorizedKeys: {why}") for why in wrong)
+    return Source(BUILT_IN, (account,), unreadable=refusals, explicit=True, lasting=False)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

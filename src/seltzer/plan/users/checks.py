@@ -46,6 +46,23 @@ def of_group(group: Group) -> str:
     return _name(group.name) or _id("gid", group.gid)
 
 
+def usable_keys(keys: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """The first keys that an account can have together, and what is wrong with each of the others."""
+    taken: list[str] = []
+    wrong: list[str] = []
+    size = 0
+    for key in keys:
+        more = len(key.encode())
+        if not _KEY.match(key):
+            wrong.append(f"an SSH key: {api.KEY_SAYS}")
+        elif size + more > MOST_KEY_BYTES:
+            wrong.append(f"too many bytes of keys: remove some, below {MOST_KEY_BYTES:,}")
+        else:
+            taken.append(key)
+            size += more
+    return tuple(taken), wrong
+
+
 def _name(name: str) -> str:
     if not _NAME.match(name):
         return f"the name {name[:64]!r}: {api.NAME_SAYS}"
