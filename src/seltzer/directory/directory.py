@@ -100,7 +100,7 @@ async def read(directory: Directory) -> Found:
                     failures.append(str(error))
     except TimeoutError:
         raise Unreachable(
-            f"{directory.uris[-1]} needs more than {DEADLINE:g} s for all entries: narrow the filters or the bases, or "
+            f"{server.uri} needs more than {DEADLINE:g} s for all entries: narrow the filters or the bases, or "
             "give the directory indexes for them"
         ) from None
     raise Unreachable("; ".join(failures) or "the directory has no URI: add one")
