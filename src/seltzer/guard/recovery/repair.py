@@ -108,7 +108,7 @@ def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[
             continue
         if trace := evidence.jobs.get((listed.job, listed.task)):
             found.append((listed.name, listed, trace))
-        elif (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
+        elif listed.state == "PENDING" and (trace := evidence.jobs.get((listed.job, ""))) and not trace.ran:
             found.append((str(listed.job), listed, trace))  # what was done to the array applies to all pending tasks
         for task, trace in tasks.get(listed.job, {}).items():
             if task.startswith("[") and _in_range(listed.task, task):
@@ -166,7 +166,8 @@ def _retire(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) ->
 
 
 def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: RepairReport) -> None:
-    named = {name: (listed, verdict) for name, listed, verdict in todo}
+    # Task by task: by its own ID, an array is cancelled with the tasks that run.
+    named = {listed.name: (listed, verdict) for _, listed, verdict in todo}
     if not named:
         return
     whys = {name: verdict.why for name, (_, verdict) in named.items()}

@@ -125,7 +125,7 @@ class Ctl:
         self._answer()
         self.cancelled += names
         for key, listed in self.jobs.items():
-            if (f"{key[0]}_{key[1]}" if key[1] else str(key[0])) in names:
+            if {str(key[0]), listed.name} & set(names):  # an array's ID stands for all its tasks, also those that run
                 self.jobs[key] = replace(listed, state="CANCELLED")
 
     def complete(self, statuses: dict[int, int]) -> None:
@@ -533,6 +533,18 @@ def test_an_acknowledged_scancel_is_done_again(epoch: Path) -> None:
     )
     assert run(epoch, ctl, log) == {"12": "cancelled", "13": "cancelled", "20_3": "cancelled"}
     assert ctl.cancelled == ["12", "13", "20_3"]
+
+
+def test_of_an_array_whose_pending_tasks_were_cancelled_the_others_run_on(epoch: Path) -> None:
+    ctl = Ctl()
+    ctl.knows(20, "RUNNING", task="1", id_=21)
+    for task in ("2", "3"):
+        ctl.knows(20, task=task, id_=20)
+    log = LINE % (1, "job_signal: 9 of pending JobId=20_* successful")
+    told = run(epoch, ctl, log)
+    assert ctl.jobs[20, "1"].state == "RUNNING"
+    assert told == {"20_2": "cancelled", "20_3": "cancelled"}
+    assert ctl.cancelled == ["20_2", "20_3"]
 
 
 def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path) -> None:
