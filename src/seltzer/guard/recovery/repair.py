@@ -175,11 +175,21 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
         slurm.cancel_jobs(list(named))
     except SlurmError as error:
         log.say(f"not all could be cancelled again: {error}")
-        for name, (listed, verdict) in named.items():
-            if listed.state == "PENDING":
-                whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it is pending, it is made to fail")
+        for name in _pending_of(named, slurm):
+            listed, verdict = named[name]
+            whys[name] = keeper.withdraw(listed.job, f"{verdict.why}; if it is pending, it is made to fail")
     for name, (listed, verdict) in named.items():
         recovered.add(name, listed.user, verdict.outcome, whys[name])
+
+
+def _pending_of(named: Mapping[str, tuple[QueueEntry, JobVerdict]], slurm: Controller) -> list[str]:
+    """The names of those that are still pending. If slurmctld can't be asked, of those that were."""
+    try:
+        states = {each.name: each.state for each in slurm.queue()}
+    except SlurmError as error:
+        log.say(f"can't tell which of them are pending: {error}")
+        states = {name: listed.state for name, (listed, _) in named.items()}
+    return [name for name in named if states.get(name) == "PENDING"]
 
 
 def _complete(todo: Sequence[Todo], known: Mapping[int, int], slurm: Controller, recovered: RepairReport) -> None:

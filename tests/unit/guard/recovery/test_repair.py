@@ -42,6 +42,10 @@ class Ctl:
     deaf: bool = False
     dead: bool = False
     holds_nothing: bool = False
+    keeps: str = ""
+    """The job that it refuses to cancel."""
+    deaf_afterwards: bool = False
+    """It no longer answers after that."""
     old: bool = False
     gone: bool = False
     chokes: int = 0
@@ -125,8 +129,12 @@ class Ctl:
         self._answer()
         self.cancelled += names
         for key, listed in self.jobs.items():
-            if {str(key[0]), listed.name} & set(names):  # an array's ID stands for all its tasks, also those that run
+            # An array's ID stands for all its tasks, also those that run.
+            if {str(key[0]), listed.name} & set(names) and listed.name != self.keeps:
                 self.jobs[key] = replace(listed, state="CANCELLED")
+        if self.keeps in names:
+            self.deaf = self.deaf_afterwards
+            raise SlurmError("Kill job error")
 
     def complete(self, statuses: dict[int, int]) -> None:
         self._answer()
@@ -545,6 +553,18 @@ def test_of_an_array_whose_pending_tasks_were_cancelled_the_others_run_on(epoch:
     assert ctl.jobs[20, "1"].state == "RUNNING"
     assert told == {"20_2": "cancelled", "20_3": "cancelled"}
     assert ctl.cancelled == ["20_2", "20_3"]
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+def test_what_can_not_be_cancelled_is_made_to_fail_where_it_may_be_pending(epoch: Path, deaf: bool) -> None:
+    sources = {job: write_job(epoch, job, at=T0 - 900) for job in (12, 13, 14)}
+    ctl = Ctl(keeps="13", deaf_afterwards=deaf)
+    for job, state in ((12, "PENDING"), (13, "PENDING"), (14, "RUNNING")):
+        ctl.knows(job, state)
+    log = "".join(LINE % (1, f"job_signal: 9 of pending JobId={job} successful") for job in sources)
+    assert run(epoch, ctl, log) == dict.fromkeys(("12", "13", "14"), "cancelled")
+    made_to_fail = {job for job, source in sources.items() if withdrawn(source)}
+    assert made_to_fail == ({12, 13} if deaf else {13}), "what is known to be cancelled keeps its script"
 
 
 def test_an_interactive_job_is_named_although_nothing_of_it_is_left(epoch: Path) -> None:
