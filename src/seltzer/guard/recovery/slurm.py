@@ -164,10 +164,10 @@ class SlurmCommands:
         try:
             printed, complaint = process.communicate(timeout=self.left())
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
             raise SlurmError(f"{argv[0]} did not end in time") from None
         finally:
+            if process.returncode is None:
+                self.end(process)
             self._running.discard(process)
         if process.returncode:
             self.pause(0)
@@ -223,9 +223,9 @@ class SlurmCommands:
         argv = [self._places.slurmrestd, "-f", conf, "-a", "rest_auth/local", "-s", "slurmctld", "-d", API]
         return self._start(argv, stdin=True, env=env)
 
-    def end_rest(self, process: subprocess.Popen[bytes]) -> None:
+    def end(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe:
                 with suppress(OSError):
                     pipe.close()
@@ -256,7 +256,7 @@ class Rest:
 
     def close(self) -> None:
         if self._process:
-            self._slurm.end_rest(self._process)
+            self._slurm.end(self._process)
             self._process = None
         self._rest = b""
 

@@ -6,11 +6,14 @@ import dataclasses
 import os
 import resource
 import select
+import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.programs import write_program
@@ -196,6 +199,24 @@ def test_a_command_that_hangs_is_ended_at_the_deadline(places: Places, tmp_path:
     clock.now = 0.3
     with pytest.raises(SlurmError, match="no time left"):
         slurm.queue()
+
+
+def test_a_command_is_not_left_behind_by_an_error_that_comes_right_after_its_start(
+    places: Places, tmp_path: Path, clock: Clock
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Slow(Processes):
+        def start(self, *args: Any, **named: Any) -> subprocess.Popen[bytes]:
+            started.append(super().start(*args, **named))
+            clock.now = 0.3
+            return started[-1]
+
+    other = dataclasses.replace(places, squeue=command(tmp_path, "hangs", "exec sleep 1000"))
+    with pytest.raises(SlurmError, match="no time left"):
+        SlurmCommands(other, Slow(), 0.3).queue()
+    (process,) = started
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None:
