@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -97,15 +97,14 @@ class SlurmCommands:
 
     def delay(self, names: Sequence[str]) -> None:
         """Start these pending jobs no sooner than after RESTART_DELAY. Gives each task its own record."""
-        self._start_at(names, f"now+{RESTART_DELAY}")
+        self._update(names, f"StartTime=now+{RESTART_DELAY}")
 
     def start_now(self, names: Sequence[str]) -> None:
         """They no longer wait for a point in time."""
-        self._start_at(names, "now")
+        self._update(names, "StartTime=now")
 
-    def _start_at(self, names: Sequence[str], when: str) -> None:
-        for part in _parts(names):
-            self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"StartTime={when}"])
+    def _update(self, names: Sequence[str], change: str) -> None:
+        _in_parts(names, lambda part: self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", change]))
 
     def requeue(self, jobs: Collection[int]) -> None:
         """Have slurmctld treat these pending batch jobs as requeued: their restart counts grow.
@@ -114,30 +113,33 @@ class SlurmCommands:
         each job is for `pending` to say.
         """
         self._require_known_version("only Slurm 26.05 requeues a pending job")
-        for part in _parts(map(str, jobs)):
-            self._run([sys.executable, "-m", "seltzer.guard.recovery.requeue", *part])
+        module = "seltzer.guard.recovery.requeue"
+        _in_parts(map(str, jobs), lambda part: self._run([sys.executable, "-m", module, *part]))
 
     def hold(self, names: Sequence[str], why: str) -> None:
         """As a user hold, so that their owners can release them."""
-        for part in _parts(names):
-            self._run([self._places.scontrol, "uhold", ",".join(part)])
-            with suppress(SlurmError):  # they are held, which is what matters
-                self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", f"AdminComment={why}"])
+
+        def hold(part: list[str]) -> None:
+            try:
+                self._run([self._places.scontrol, "uhold", ",".join(part)])
+            finally:  # one that is refused keeps no other from being held, and those need their reason
+                with suppress(SlurmError):  # they are held, which is what matters
+                    self._update(part, f"AdminComment={why}")
+
+        _in_parts(names, hold)
 
     def release(self, names: Sequence[str]) -> None:
-        for part in _parts(names):
-            self._run([self._places.scontrol, "release", ",".join(part)])
+        _in_parts(names, lambda part: self._run([self._places.scontrol, "release", ",".join(part)]))
 
     def cancel_jobs(self, names: Sequence[str]) -> None:
-        for part in _parts(names):
-            self._run([self._places.scancel, *part])
+        _in_parts(names, lambda part: self._run([self._places.scancel, *part]))
 
     def complete(self, statuses: dict[int, int]) -> None:
         """Tell slurmctld that these jobs have ended, and how. Raises SlurmError if this Slurm can't do that."""
         self._require_known_version("only Slurm 26.05 lets a job be completed with its status")
         module = "seltzer.guard.recovery.complete"
-        for part in _parts([f"{job}:{status}" for job, status in statuses.items()]):
-            self._run([sys.executable, "-m", module, *part])
+        words = [f"{job}:{status}" for job, status in statuses.items()]
+        _in_parts(words, lambda part: self._run([sys.executable, "-m", module, *part]))
 
     def _require_known_version(self, otherwise: str) -> None:
         """The library's structures are those of 26.05."""
@@ -156,8 +158,7 @@ class SlurmCommands:
         self._run([self._places.scontrol, "update", f"PartitionName={name}", f"State={state}"])
 
     def never_requeue(self, names: Sequence[str]) -> None:
-        for part in _parts(names):
-            self._run([self._places.scontrol, "update", f"JobId={','.join(part)}", "Requeue=0"])
+        self._update(names, "Requeue=0")
 
     def _run(self, argv: Sequence[str]) -> str:
         process = self._start(argv, stdin=False)
@@ -326,6 +327,14 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _parts(names: Iterable[str]) -> list[list[str]]:
+def _in_parts(names: Iterable[str], command: Callable[[list[str]], object]) -> None:
+    """Run it for all of them, even if a part is refused. The first error is raised at the end."""
     todo = list(names)
-    return [todo[index : index + _AT_ONCE] for index in range(0, len(todo), _AT_ONCE)]
+    first: SlurmError | None = None
+    for index in range(0, len(todo), _AT_ONCE):
+        try:
+            command(todo[index : index + _AT_ONCE])
+        except SlurmError as error:
+            first = first or error
+    if first:
+        raise first

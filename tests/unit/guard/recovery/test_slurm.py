@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import resource
 import select
 import signal
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,36 @@ def test_many_are_held_with_few_commands_and_told_why(slurm: SlurmCommands, tmp_
     said = (tmp_path / "said").read_text().splitlines()
     assert [line.split()[0] for line in said] == ["uhold", "update"] * 2
     assert said[1].endswith("AdminComment=it had started")
+
+
+COMMANDS: dict[str, Callable[[SlurmCommands, list[str]], None]] = {
+    "delay": lambda slurm, names: slurm.delay(names),
+    "start now": lambda slurm, names: slurm.start_now(names),
+    "requeue": lambda slurm, names: slurm.requeue([int(name) for name in names]),
+    "hold": lambda slurm, names: slurm.hold(names, "it had started"),
+    "release": lambda slurm, names: slurm.release(names),
+    "cancel": lambda slurm, names: slurm.cancel_jobs(names),
+    "complete": lambda slurm, names: slurm.complete({int(name): 256 for name in names}),
+    "never requeue": lambda slurm, names: slurm.never_requeue(names),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_part_that_is_refused_prevents_no_other_part(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    job = "case ,$(echo $* | tr ' =:' ,), in *,%s,*) echo 'error: job %s' >&2; exit 1 ;; esac\n"
+    refuses = command(tmp_path, "refuses", f'echo "$@" >> {tmp_path}/said\n' + job % (300, 300) + job % (500, 500))
+    version = command(tmp_path, "slurmctld", "echo slurm 26.05.5")
+    monkeypatch.setattr(sys, "executable", refuses)
+    other = dataclasses.replace(places, scontrol=refuses, scancel=refuses, slurmctld=(version,))
+    slurm = SlurmCommands(other, Processes(), time.monotonic() + 3600)
+    with pytest.raises(SlurmError, match="job 300"):
+        COMMANDS[name](slurm, [str(job) for job in range(100, 900)])
+    asked = [re.findall(r"\b[1-8]\d\d\b", line) for line in (tmp_path / "said").read_text().splitlines()]
+    firsts = [numbers[0] for numbers in asked]
+    wanted = ["100", "300", "500", "700"]
+    assert firsts == (sorted(wanted * 2) if name == "hold" else wanted), "what is held needs its reason"
 
 
 def test_what_a_command_complains_about_is_told(slurm: SlurmCommands) -> None:
