@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seltzer.guard import log
+from seltzer.guard.recovery import recoveries
 from seltzer.guard.recovery.common import Controller, RepairReport
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import SlurmError
 from seltzer.guard.recovery.verdicts import JobVerdict
 from seltzer.wire.squeue import QueueEntry
 
+_REASONS = 20
 Todo = tuple[str, QueueEntry, JobVerdict]
 """A job's name in Slurm's commands, the job, and what is to become of it."""
 
@@ -19,10 +21,7 @@ def hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: 
     """A job counts as held only if slurmctld says so. The others get a script that fails instead of running."""
     if not todo:
         return
-    by_why: dict[str, list[str]] = {}
-    for name, _, verdict in todo:
-        by_why.setdefault(verdict.why, []).append(name)
-    for why, names in by_why.items():
+    for why, names in _by_why(todo).items():
         _try_hold(slurm, names, why)
     free = _not_held(todo, slurm)
     if free:  # one job that can't be held may have kept others from it
@@ -36,6 +35,15 @@ def hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: 
             recovered.add(name, listed.user, "kept", why)
         else:
             recovered.add(name, listed.user, verdict.outcome, verdict.why)
+
+
+def _by_why(todo: Sequence[Todo]) -> dict[str, list[str]]:
+    """The names of the jobs by their reasons, which lose their details if there are many: each costs two commands."""
+    details = len({verdict.why for _, _, verdict in todo}) <= _REASONS
+    found: dict[str, list[str]] = {}
+    for name, _, verdict in todo:
+        found.setdefault(verdict.why if details else recoveries.without_details(verdict.why), []).append(name)
+    return found
 
 
 def _try_hold(slurm: Controller, names: Sequence[str], why: str) -> None:

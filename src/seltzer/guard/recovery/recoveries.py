@@ -63,6 +63,11 @@ def named(epoch: Path) -> set[str]:
     return {job for recovery in read(epoch) for group in recovery.groups for job in job_ids.expand(group.jobs)}
 
 
+def without_details(why: str) -> str:
+    """A reason without what differs from job to job."""
+    return _DETAIL.sub("", why)
+
+
 def for_lease(recoveries: Sequence[Recovery]) -> str:
     """The newest recovery and some earlier ones, short enough for the annotation; empty if there are none.
 
@@ -116,7 +121,7 @@ def _fitting(recovery: Recovery, room: int) -> Recovery:
 def _brief(recovery: Recovery) -> Recovery:
     found: dict[tuple[str, str], list[str]] = {}
     for group in recovery.groups:
-        found.setdefault((group.outcome, _DETAIL.sub("", group.why)), []).extend(job_ids.expand(group.jobs))
+        found.setdefault((group.outcome, without_details(group.why)), []).extend(job_ids.expand(group.jobs))
     groups = (Group(outcome, why, job_ids.fold(its), len(its)) for (outcome, why), its in found.items())
     return replace(recovery, groups=tuple(groups))
 

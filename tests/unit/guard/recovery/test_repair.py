@@ -42,6 +42,8 @@ class Ctl:
     deaf: bool = False
     dead: bool = False
     holds_nothing: bool = False
+    comments: list[str] = field(default_factory=list)
+    """The reasons of each call that held jobs."""
     keeps: str = ""
     """The job that it refuses to cancel."""
     deaf_afterwards: bool = False
@@ -113,6 +115,7 @@ class Ctl:
 
     def hold(self, names: Sequence[str], why: str) -> None:
         self._answer()
+        self.comments.append(why)
         for name in names:
             job, _, task = name.partition("_")
             for key, listed in self.jobs.items():
@@ -370,6 +373,23 @@ def test_what_had_started_and_is_waiting_again_is_held_task_by_task(epoch: Path)
     log = LINE % (1, START % 12) + LINE % (2, START % "20_1(21)")
     assert run(epoch, ctl, log) == {"12": "held", "20_1": "held"}
     assert {key: listed.held for key, listed in ctl.jobs.items()} == {(12, ""): True, (20, "1"): True, (20, "2"): False}
+
+
+@pytest.mark.parametrize(("jobs", "calls"), [(20, 20), (21, 1), (500, 1)])
+def test_many_jobs_are_held_with_few_calls_although_each_had_started_somewhere_else(
+    epoch: Path, jobs: int, calls: int
+) -> None:
+    ctl = Ctl()
+    log = ""
+    for job in range(1, jobs + 1):
+        ctl.knows(job)
+        log += LINE % (1, f"sched: Allocate JobId={job} NodeList=n{job} #CPUs=1 Partition=cpu")
+    _, whys = repaired(epoch, ctl, log)
+    assert all(listed.held for listed in ctl.jobs.values())
+    assert len(ctl.comments) == calls
+    assert whys["7"] == "it had started on n7, which was not saved: it would have run twice"
+    if calls == 1:
+        assert ctl.comments == ["it had started, which was not saved: it would have run twice"]
 
 
 def withdrawn(source: Path) -> bool:
