@@ -81,7 +81,7 @@ class Unsaved:
 def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
     """For a job that isn't in the queue."""
     trace = job.trace
-    if _was_cancelled(trace, job.owner):
+    if _was_cancelled(trace, job.owner) and not any(map(_may_run, job.tasks.values())):
         return JobVerdict("cancelled", "none", "it had been cancelled")
     if trace.interactive:
         return JobVerdict("lost", "none", _interactive(trace))
@@ -124,7 +124,8 @@ def _doubt(job: Unsaved) -> str:
     if trace.ran:
         return f"it had started on {trace.started}"
     if any(each.started or each.ended for each in job.tasks.values()):
-        return "some of its tasks had started"
+        others = ", and the others been cancelled" if _was_cancelled(trace, job.owner) else ""
+        return f"some of its tasks had started{others}"
     if any(each.cancelled or each.cancel_asked_by is not None for each in job.tasks.values()):
         return "some of its tasks had been cancelled"
     if trace.cancel_asked_by is not None:
@@ -199,6 +200,12 @@ def _was_cancelled(trace: Trace, owner: int | None) -> bool:
         and not trace.started
         and (trace.cancel_asked_by in OURS or trace.cancel_asked_by == owner)
     )
+
+
+def _may_run(task: Trace) -> bool:
+    """Whether it has run, and isn't known to be over. What is done to an array doesn't apply to such a task."""
+    over = task.finished or ((task.ended or task.cancelled) and not task.requeued)
+    return bool(task.started or task.ended) and not over
 
 
 def _interactive(trace: Trace) -> str:

@@ -21,8 +21,12 @@ def unsaved(trace: Trace = WAITS, entry: Entry | None = ENTRY, modified: bool = 
     return Unsaved(7, trace, entry=entry, modified=modified)
 
 
-def array(task: Trace) -> Unsaved:
-    return Unsaved(7, WAITS, {"1": task}, entry=ENTRY)
+def array(task: Trace, rest: Trace = WAITS) -> Unsaved:
+    """`rest`: what the log says about the tasks that have no records of their own."""
+    return Unsaved(7, rest, {"1": task}, entry=ENTRY)
+
+
+CANCELLED = Trace(submitted=True, cancelled=True)
 
 
 UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
@@ -41,6 +45,21 @@ UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
     "a task had started": (array(Trace(started="n1")), "held", "put-back-held"),
     "a task had ended": (array(Trace(started="n1", ended=True)), "held", "put-back-held"),
     "a task had been cancelled": (array(Trace(cancelled=True)), "held", "put-back-held"),
+    "cancelled but for a task that runs": (array(Trace(started="n1"), CANCELLED), "held", "put-back-held"),
+    "to be cancelled, and a task runs": (
+        array(Trace(started="n1"), Trace(submitted=True, cancel_asked_by=OWNER)),
+        "held",
+        "put-back-held",
+    ),
+    "cancelled but for a task that was requeued": (
+        array(Trace(started="n1", ended=True, requeued=True, cancelled=True), CANCELLED),
+        "held",
+        "put-back-held",
+    ),
+    "cancelled after a task had ended": (array(Trace(started="n1", ended=True), CANCELLED), "cancelled", "none"),
+    "cancelled, and a task ended later": (array(Trace(started="n1", finished=True), CANCELLED), "cancelled", "none"),
+    "cancelled with a task that ran": (array(Trace(started="n1", cancelled=True), CANCELLED), "cancelled", "none"),
+    "cancelled with a task that waited": (array(Trace(cancelled=True), CANCELLED), "cancelled", "none"),
     "no journal": (unsaved(entry=None), "kept", "keep"),
     "started, and no journal": (unsaved(Trace(submitted=True, started="n1"), entry=None), "kept", "keep"),
     "options that can't be kept": (unsaved(entry=Entry({}, "a crontab")), "kept", "keep"),
@@ -94,6 +113,14 @@ def test_what_becomes_of_a_job_that_slurmctld_forgot(name: str) -> None:
     verdict = of_unsaved(job, keep_jobs=True)
     assert (verdict.outcome, verdict.action) == (outcome, action)
     assert verdict.why
+
+
+@pytest.mark.parametrize(("rest", "why"), [
+    (WAITS, "some of its tasks had started"),
+    (CANCELLED, "some of its tasks had started, and the others been cancelled"),
+])  # fmt: skip
+def test_what_became_of_the_other_tasks_is_told(rest: Trace, why: str) -> None:
+    assert of_unsaved(array(Trace(started="n1"), rest), keep_jobs=True).why == why
 
 
 def test_without_keep_jobs_the_script_is_kept_and_nothing_is_put_back() -> None:
@@ -229,6 +256,12 @@ def test_only_what_may_be_requeued_and_has_not_ended_is_requeued(
         assert trace.started and not trace.finished and not (trace.ended and not trace.requeued)
     if verdict and verdict.action == "retire":
         assert state == "PENDING" and not waiting.awaited and (trace.ended or trace.finished)
+
+
+@given(jobs, st.booleans())
+def test_an_array_of_which_a_task_may_run_does_not_count_as_cancelled(job: Unsaved, keep_jobs: bool) -> None:
+    if any(each.started and not (each.ended or each.finished or each.cancelled) for each in job.tasks.values()):
+        assert of_unsaved(job, keep_jobs).outcome != "cancelled"
 
 
 @given(jobs, st.booleans())
