@@ -24,6 +24,7 @@ RECOVERY = "seltzer.recovery"
 LOST = "lost"
 UNKEPT = "seltzer.unkept"
 KEPT = 1000
+_DAY = 24 * 3600
 _FILES = ("script", "environment")
 _JOB = re.compile(r"job\.(\d{1,10})")
 _OLD_IN_A_ROW = 20  # IDs grow: after this many old directories there are only old ones
@@ -134,13 +135,10 @@ def keep(epoch: Path, job: int, why: str, options: dict[str, object] | None) -> 
         (source / "options.json").write_text(json.dumps({"why": why, "options": options}, indent=1))
     lost, beside = epoch.parent / LOST, epoch / UNKEPT
     try:
-        target = _move(source, lost)
+        return _move(source, lost)
     except OSError as error:
         log.say(f"job {job} can't be put into {lost}: {error}")
         return _move(source, beside)
-    with suppress(OSError):
-        _shorten(lost)
-    return target
 
 
 def kept(epoch: Path, job: int) -> Path | None:
@@ -196,8 +194,10 @@ def _withdrawn(folder: Path) -> bool:
 
 
 def forget(epoch: Path) -> None:
-    """The repair is done: remove the secured directories."""
+    """The repair is done: remove the secured directories, and the oldest of those that were kept."""
     shutil.rmtree(epoch / RECOVERY, ignore_errors=True)
+    with suppress(OSError):
+        _shorten(epoch.parent / LOST)
 
 
 def _hashes(epoch: Path) -> Iterator[Path]:
@@ -245,7 +245,8 @@ def _text(file: Path) -> str | None:
 
 
 def _shorten(lost: Path) -> None:
-    """Keep only the newest jobs, or they would fill the volume."""
-    found = sorted(_jobs(lost), key=lambda each: each[1].stat().st_mtime)
-    for _, folder in found[:-KEPT]:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Keep only the newest jobs, or they would fill the volume; and those of the last day: nobody may know of them."""
+    found = sorted((folder.stat().st_mtime, folder) for _, folder in _jobs(lost))
+    for at, folder in found[:-KEPT]:
+        if at < found[-1][0] - _DAY:
+            shutil.rmtree(folder, ignore_errors=True)

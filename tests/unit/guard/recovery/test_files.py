@@ -272,17 +272,36 @@ def test_only_new_directories_are_looked_for(epoch: Path) -> None:
     assert spool.newer(epoch, T0 - 1) == {203, 99_998}
 
 
+def keep(epoch: Path, job: int, hours_ago: int = 0) -> None:
+    write_job(epoch, job)
+    spool.save(epoch, [job])
+    folder = spool.keep(epoch, job, "why", {"name": "n"})
+    assert folder
+    at = folder.stat().st_mtime - 3600 * hours_ago
+    os.utime(folder, (at, at))
+
+
 def test_kept_jobs_are_on_the_volume_and_only_the_newest_stay(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "KEPT", 2)
-    for job in (1, 2, 3):
-        write_job(epoch, job)
-        spool.save(epoch, [job])
-        os.utime(epoch / spool.RECOVERY / f"job.{job}", (T0 + job, T0 + job))
-        assert spool.keep(epoch, job, "why", {"name": "n"})
+    for job, hours_ago in ((1, 100), (2, 50), (3, 0)):
+        keep(epoch, job, hours_ago)
+    spool.forget(epoch)
     lost = epoch.parent / spool.LOST
     assert sorted(folder.name for folder in lost.iterdir()) == ["job.2", "job.3"]
     assert json.loads((lost / "job.3" / "options.json").read_text()) == {"why": "why", "options": {"name": "n"}}
     assert (lost / "job.3" / "script").exists()
+
+
+def test_however_many_jobs_a_crash_leaves_they_stay_long_enough_to_be_found(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "KEPT", 2)
+    for job, hours_ago in ((1, 25), (2, 23), (3, 0), (4, 0), (5, 0)):
+        keep(epoch, job, hours_ago)
+    spool.forget(epoch)
+    assert sorted(folder.name for folder in (epoch.parent / spool.LOST).iterdir()) == [
+        f"job.{job}" for job in (2, 3, 4, 5)
+    ]
 
 
 def test_a_withdrawn_job_only_fails_but_its_script_is_kept(epoch: Path) -> None:
