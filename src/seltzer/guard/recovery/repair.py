@@ -151,7 +151,7 @@ def _retire(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) ->
     if not todo:
         return []
     try:
-        slurm.cancel_jobs([name for name, *_ in todo])
+        slurm.cancel_jobs([listed.name for _, listed, _ in todo])
     except SlurmError as error:
         log.say(f"not all jobs that had ended could be cancelled: {error}")
     waits = {(each.job, each.task) for each in slurm.queue() if each.state == "PENDING"}
@@ -201,7 +201,8 @@ def _complete(todo: Sequence[Todo], known: Mapping[int, int], slurm: Controller,
             slurm.complete(statuses)
         except SlurmError as error:
             log.say(str(error))
-            others = [name for name, *_ in todo]
+            alive = {each.name for each in slurm.queue() if each.state in ALIVE}
+            others = [name for name, listed, _ in todo if name in others or listed.name in alive]
     if others:
         slurm.never_requeue(others)
         slurm.cancel_jobs(others)

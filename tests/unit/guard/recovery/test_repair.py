@@ -48,6 +48,8 @@ class Ctl:
     """The job that it refuses to cancel."""
     deaf_afterwards: bool = False
     """It no longer answers after that."""
+    runs_on: int = 0
+    """The job that it refuses to complete."""
     old: bool = False
     gone: bool = False
     chokes: int = 0
@@ -143,10 +145,17 @@ class Ctl:
         self._answer()
         if self.old:
             raise SlurmError("only Slurm 26.05 lets a job be completed with its status")
-        self.completed |= statuses
+        for key, listed in self.jobs.items():
+            if listed.id in statuses.keys() - {self.runs_on}:
+                self.jobs[key] = replace(listed, state="COMPLETED")
+                self.completed[listed.id] = statuses[listed.id]
+        if self.runs_on in statuses:
+            raise SlurmError("slurmctld answered 1 of 2 requests not at all")
 
     def never_requeue(self, names: Sequence[str]) -> None:
         self._answer()
+        if any(listed.name in names and listed.state == "COMPLETED" for listed in self.jobs.values()):
+            raise SlurmError("Job/step already completing or completed")
         self.never_again += names
 
     def left(self) -> float:
@@ -542,6 +551,19 @@ def test_where_slurm_can_not_be_told_the_status_the_job_is_cancelled_rather_than
     ctl.knows(12, "RUNNING")
     assert run(epoch, ctl, log) == {"12": "ran"}
     assert ctl.cancelled == ["12"]
+
+
+def test_of_jobs_that_had_ended_only_those_are_cancelled_that_could_not_be_completed(epoch: Path) -> None:
+    log = ""
+    for job in (12, 13):
+        log += LINE % (1, START % job) + LINE % (2, f"_job_complete: JobId={job} WEXITSTATUS 0")
+        log += LINE % (2, f"_job_complete: JobId={job} done")
+    ctl = Ctl(runs_on=13)
+    ctl.knows(12, "RUNNING")
+    ctl.knows(13, "RUNNING")
+    _, told = repaired(epoch, ctl, log)
+    assert ctl.completed == {12: 0} and ctl.cancelled == ["13"]
+    assert "cancelled" not in told["12"] and "it shows as cancelled" in told["13"]
 
 
 def test_an_acknowledged_scancel_is_done_again(epoch: Path) -> None:
