@@ -73,7 +73,7 @@ def _start(
         trace = _trace(evidence, listed)
         if listed.id not in pending:
             wait.add(name)
-        elif trace.held is False or evidence.of(listed.job).held is False:  # somebody has decided
+        elif _is_decided(evidence, listed, pending[listed.id]):
             start.append(name)
         elif why := unlogged or _not_requeued(pending[listed.id]):
             verdict = JobVerdict("held", "hold", f"it had started on {trace.started or 'a node'}, and {why}")
@@ -86,6 +86,17 @@ def _start(
     if start:
         slurm.start_now(start)
     return wait
+
+
+def _is_decided(evidence: Evidence, listed: QueueEntry, job: PendingJob) -> bool:
+    """Whether a person has released it, who wants it to start whatever happened before.
+
+    The guard releases jobs that were saved as held, too, once their restart counts have grown. Their starts still count
+    then, which a release by a user makes irrelevant.
+    """
+    trace = _trace(evidence, listed)
+    released = trace.held is False or evidence.of(listed.job).held is False
+    return released and not (trace.started and job.restarts)
 
 
 def _not_requeued(job: PendingJob) -> str:

@@ -106,6 +106,37 @@ def test_a_job_that_was_saved_as_held_and_has_started_since_is_released(epoch: P
     assert settle(epoch, ctl) == {} and ctl.now == ["12"]
 
 
+def a_job_that_the_guard_has_released(epoch: Path) -> Ctl:
+    """It was saved as held, and had been released and started before the crash."""
+    ctl = Ctl(free={12})
+    ctl.knows(12, held=True)
+    release = "sched: _release_job_rec: release hold on JobId=12 by uid %d"
+    run(epoch, ctl, LINE % (1, release % 1000) + LINE % (2, START % 12))
+    add_to_log(epoch, release % 401)
+    return ctl
+
+
+def test_a_release_by_the_guard_does_not_let_a_job_start_beside_its_first_run(epoch: Path) -> None:
+    ctl = a_job_that_the_guard_has_released(epoch)
+    ctl.silent = {"n1"}
+    assert settle(epoch, ctl) == {} and not ctl.now
+    assert list(requeues.read(epoch).jobs) == ["12"]
+
+
+def test_a_release_by_the_guard_does_not_let_a_job_start_that_may_have_ended_without_a_line(epoch: Path) -> None:
+    ctl = a_job_that_the_guard_has_released(epoch)
+    log_reserve.set_unlogged(epoch)
+    assert settle(epoch, ctl) == {"12": "held"}
+    assert ctl.jobs[12, ""].held and not ctl.now
+
+
+def test_a_job_that_its_user_releases_after_that_starts_whatever_is_unknown(epoch: Path) -> None:
+    ctl = a_job_that_the_guard_has_released(epoch)
+    add_to_log(epoch, "sched: _release_job_rec: release hold on JobId=12 by uid 1000")
+    ctl.silent = {"n1"}
+    assert settle(epoch, ctl) == {} and ctl.now == ["12"]
+
+
 def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
     ctl = Ctl(free={12}, delays_nothing=True)
     ctl.knows(12)
