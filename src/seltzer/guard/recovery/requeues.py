@@ -34,6 +34,8 @@ class Unsettled:
     since: float | None = None
     """From when on the log describes them, as in Findings."""
     floor: str = ""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """Their restart counts before the guard last tried to requeue them."""
 
     def wait(self, now: float, soonest: float, after: float) -> float:
         """How long to wait for the next of them: no longer than `after`, though clocks may differ."""
@@ -53,14 +55,14 @@ def waiting(slurm: Controller, queue: Sequence[QueueEntry], epoch: Path) -> dict
         log.say(f"can't tell which jobs may be requeued: {error}")
         return {}
     awaited = {job for each in found.values() for job in each.awaits}
-    unsettled = read(epoch).jobs
-    requeued = {each.id for each in queue if each.name in unsettled}
+    unsettled = read(epoch)
+    before = {each.id: unsettled.restarts[each.name] for each in queue if each.name in unsettled.restarts}
     jobs = {each.id: each.job for each in queue}  # others may wait for the array of a task
     return {
         id_: Waiting(
             each.may_requeue,
             awaited=bool({id_, jobs.get(id_, id_)} & awaited),
-            requeued=id_ in requeued and each.restarts > 0,
+            requeued=id_ in before and each.restarts > before[id_],
         )
         for id_, each in found.items()
     }
@@ -79,7 +81,7 @@ def requeue(
     remember(found, [name for name, *_ in todo])
     done: set[str] = set()
     try:
-        done = _requeue(todo, slurm, late=late)
+        done = _requeue(todo, found, slurm, late=late)
     except SlurmError as error:
         log.say(f"jobs can't be requeued: {error}")
     for name, listed, verdict in todo:
@@ -92,7 +94,7 @@ def requeue(
     ]
 
 
-def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]:
+def _requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, *, late: bool) -> set[str]:
     """The names of the jobs whose restart count has grown, and that don't start at once."""
     names = [name for name, *_ in todo]
     delayed = set(names) if late else _delay(names, slurm)
@@ -107,6 +109,8 @@ def _requeue(todo: Sequence[Todo], slurm: Controller, *, late: bool) -> set[str]
     }
     if not ids:
         return set()
+    # If this is cut short, the next repair can tell whether the counts have grown.
+    _remember_counts(found.epoch, {name: before[id_].restarts for name, id_ in ids.items()})
     slurm.requeue(sorted(ids.values()))
     after = slurm.pending()
     done = {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
@@ -141,17 +145,24 @@ def remember(found: Findings, names: Sequence[str]) -> None:
         return
     before = read(found.epoch)
     first = before if before.jobs else found
-    write(found.epoch, Unsettled({**dict.fromkeys(names, time.time()), **before.jobs}, first.since, first.floor))
+    jobs = {**dict.fromkeys(names, time.time()), **before.jobs}
+    write(found.epoch, replace(before, jobs=jobs, since=first.since, floor=first.floor))
+
+
+def _remember_counts(epoch: Path, restarts: Mapping[str, int]) -> None:
+    before = read(epoch)
+    write(epoch, replace(before, restarts={**before.restarts, **restarts}))
 
 
 def write(epoch: Path, unsettled: Unsettled) -> None:
-    """Without jobs there is no file."""
+    """Without jobs there is no file. Keeps nothing about other jobs."""
     if not unsettled.jobs:
         (epoch / FILE).unlink(missing_ok=True)
         return
     half = epoch / f"{FILE}.half"
+    restarts = {name: count for name, count in unsettled.restarts.items() if name in unsettled.jobs}
     try:
-        half.write_text(json.dumps(asdict(unsettled)))
+        half.write_text(json.dumps(asdict(replace(unsettled, restarts=restarts))))
         half.rename(epoch / FILE)
     except OSError as error:
         log.say(f"{FILE} can't be written: {error}")  # they start after RESTART_DELAY, even if they have ended
@@ -163,6 +174,7 @@ def read(epoch: Path) -> Unsettled:
         found = json.loads((epoch / FILE).read_text())
         since = None if found["since"] is None else float(found["since"])
         jobs = {str(name): float(added) for name, added in found["jobs"].items()}
-        return Unsettled(jobs, since, str(found["floor"]))
+        restarts = {str(name): int(count) for name, count in found.get("restarts", {}).items()}
+        return Unsettled(jobs, since, str(found["floor"]), restarts)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Unsettled()

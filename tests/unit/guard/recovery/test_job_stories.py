@@ -187,6 +187,17 @@ def is_killed_in_the_middle_of_a_repair(world: World) -> None:
         world.register()
 
 
+def is_killed_in_the_middle_of_a_second_requeue(world: World) -> None:
+    for cut in range(CALLS):
+        crashes_while_a_job_runs(world)
+        world.register()
+        world.settle()
+        world.schedule()
+        world.crash()
+        world.recover(cut)
+        world.register()
+
+
 STORIES = (
     crashes_while_a_job_runs,
     forgets_a_job_that_runs,
@@ -197,6 +208,7 @@ STORIES = (
     forgets_an_end,
     loses_a_launch,
     is_killed_in_the_middle_of_a_repair,
+    is_killed_in_the_middle_of_a_second_requeue,
 )
 
 
@@ -217,7 +229,7 @@ def _known(change: Callable[[Trace, str, JobVerdict | None], JobVerdict | None])
     return mock.patch.object(sys.modules["seltzer.guard.recovery.repair"], "of_known", of_known)
 
 
-def _any_requeue(todo: Sequence[Todo], slurm: World, *, late: bool) -> set[str]:
+def _any_requeue(todo: Sequence[Todo], _: object, slurm: World, *, late: bool) -> set[str]:
     names = [name for name, *_ in todo]
     if not late:
         slurm.delay(names)
@@ -231,7 +243,7 @@ def _believes_itself() -> Iterator[None]:
         yield
 
 
-def _requeue_at_once(todo: Sequence[Todo], slurm: World, **_: object) -> set[str]:
+def _requeue_at_once(todo: Sequence[Todo], _: object, slurm: World, **__: object) -> set[str]:
     slurm.requeue([int(name) for name, *_ in todo])
     return {name for name, *_ in todo}
 
@@ -280,6 +292,13 @@ def forgets_who_is_unsettled() -> Iterator[None]:
 
 
 @contextmanager
+def takes_any_count_for_a_new_one() -> Iterator[None]:
+    right = requeues._remember_counts
+    with mock.patch.object(requeues, "_remember_counts", lambda epoch, jobs: right(epoch, dict.fromkeys(jobs, 0))):
+        yield
+
+
+@contextmanager
 def ends_what_runs() -> Iterator[None]:
     verdict = JobVerdict("ran", "complete", "")
     with _known(lambda trace, state, right: verdict if state == "RUNNING" else right):
@@ -308,6 +327,7 @@ MUTANTS: dict[Callable[[], AbstractContextManager[None]], Callable[[World], None
     does_not_count: crashes_while_a_job_runs,
     does_not_settle: hears_of_an_end_after_the_crash,
     forgets_who_is_unsettled: hears_of_an_end_after_the_crash,
+    takes_any_count_for_a_new_one: is_killed_in_the_middle_of_a_second_requeue,
     holds_everything: crashes_while_a_job_runs,
 }
 

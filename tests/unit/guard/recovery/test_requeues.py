@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.unit.guard.recovery.test_repair import START, Ctl, epoch, journal, ou
 from seltzer.guard import recovery
 from seltzer.guard.recovery import Findings, history, requeues
 from seltzer.guard.recovery.settle import settle as settle_jobs
-from seltzer.guard.recovery.slurm import SlurmError
+from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.state import log_reserve
 
 __all__ = ["epoch"]
@@ -135,6 +136,40 @@ def test_a_job_that_its_user_releases_after_that_starts_whatever_is_unknown(epoc
     add_to_log(epoch, "sched: _release_job_rec: release hold on JobId=12 by uid 1000")
     ctl.silent = {"n1"}
     assert settle(epoch, ctl) == {} and ctl.now == ["12"]
+
+
+REQUEUED = "_job_complete: requeue JobId=12 per user/system request"
+
+
+class DiesAfter(Ctl):
+    """slurmctld, or the guard with it, is killed after it has been asked to requeue."""
+
+    def requeue(self, jobs: Collection[int]) -> None:
+        super().requeue(jobs)
+        raise Cancelled
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_requeue_that_was_cut_short_counts_if_the_count_has_grown_since(epoch: Path, saved: bool) -> None:
+    ctl = DiesAfter(free={12}, restarts={12: 3})
+    ctl.knows(12)
+    log = LINE % (1, START % 12)
+    with pytest.raises(Cancelled):
+        run(epoch, ctl, log)
+    after = Ctl(free={12}, restarts={12: 4 if saved else 3})
+    after.knows(12)
+    assert run(epoch, after, log + LINE % (2, REQUEUED)) == ({} if saved else {"12": "requeued"})
+    assert after.restarts == {12: 4}
+
+
+def test_a_requeue_of_which_no_count_is_known_is_done_again(epoch: Path) -> None:
+    (epoch / requeues.FILE).write_text(json.dumps({"jobs": {"12": 5.0}, "since": None, "floor": ""}))
+    ctl = Ctl(free={12}, restarts={12: 3})
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (1, START % 12) + LINE % (2, REQUEUED)) == {"12": "requeued"}
+    assert ctl.restarts == {12: 4}
+    found = requeues.read(epoch)
+    assert (found.jobs, found.restarts) == ({"12": 5.0}, {"12": 3}), "a file of an older guard is still read"
 
 
 def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
