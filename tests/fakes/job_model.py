@@ -68,6 +68,8 @@ class World:
     processes: list[Process] = field(default_factory=list)
     acknowledged: dict[int, bool] = field(default_factory=dict)
     """Whether each may be requeued."""
+    awaits: dict[int, int] = field(default_factory=dict)
+    """The job that each depends on; 0 if there is none."""
     cancelled: set[int] = field(default_factory=set)
     up: bool = True
     cut: int = _CUT
@@ -154,10 +156,12 @@ class World:
     def submit(self, requeue: bool, awaits: int = 0) -> int:
         """Its ID."""
         job = len(self.acknowledged) + 1
-        self.acknowledged[job] = requeue
+        self.acknowledged[job], self.awaits[job] = requeue, awaits
         self.known[job] = Record(job, requeue, awaits=awaits)
         self._write_files(job)
-        options = {"user_id": str(OWNER), **({} if requeue else {"requeue": False})}
+        options: dict[str, Any] = {"user_id": str(OWNER), **({} if requeue else {"requeue": False})}
+        if awaits:
+            options["dependency"] = f"afterok:{awaits}"
         with (self.epoch / "seltzer.journal").open("a") as file:
             file.write(json.dumps({"v": 1, "key": f"k{job}", "time": 1, "uid": OWNER, "options": options}) + "\n")
         self.log(f"_slurm_rpc_submit_batch_job: JobId={job} SLUID=x InitPrio=1 usec=1")
@@ -350,12 +354,19 @@ class World:
             ended = any(each.ended for each in self.processes if each.job == record.id)
             if not by_owner and not ended and record.id not in self.cancelled:
                 self.fail(f"job {record.id} had not ended, and is cancelled")
+            if not by_owner and record.id not in self.cancelled and record.id in self._awaited():
+                self.fail(f"job {record.id} is cancelled, and those that depend on it with it")
             state = "pending" if record.state == "PENDING" else "running"
             self.log(f"_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={name} uid {OWNER if by_owner else 401}")
             self.log(f"job_signal: 9 of {state} JobId={name} successful")
             record.state = "CANCELLED"
             for process in self.processes:
                 process.alive = process.alive and process.job != record.id
+
+    def _awaited(self) -> set[int]:
+        """Jobs on which others depend that have never started, whether slurmctld knows these or not."""
+        waiting = self.acknowledged.keys() - self.cancelled - {each.job for each in self.processes}
+        return {self.known[job].awaits if job in self.known else self.awaits[job] for job in waiting}
 
     def complete(self, statuses: dict[int, int]) -> None:
         self._asked()
@@ -384,7 +395,12 @@ class World:
             raise SlurmError("Duplicate job id", DUPLICATE)
         late = "begin_time" in job
         self.known[number] = Record(
-            number, job.get("requeue", True), held=bool(job.get("hold")), late=late, put_back=True
+            number,
+            job.get("requeue", True),
+            held=bool(job.get("hold")),
+            late=late,
+            put_back=True,
+            awaits=self.awaits[number] if "dependency" in job else 0,
         )
         self._write_files(number)
         self.log(f"_slurm_rpc_submit_batch_job: JobId={number} SLUID=x InitPrio=1 usec=1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
 from seltzer.wire.squeue import QueueEntry
 
+_JOB_ID = re.compile(r"\d{1,10}")
 _CHECK = "first check whether it is in the queue, which is unknown: it could not be put back"
 
 
@@ -80,6 +82,18 @@ def put_back(
     # Those that are in the queue now.
     todo = [_as_todo(each) for each in started if each.verdict.outcome == "requeued"]
     holding.hold(requeues.requeue(todo, found, slurm, recovered, late=True), keeper, slurm, recovered)
+
+
+def awaited_by_forgotten(known: set[int], found: Findings) -> set[int]:
+    """The jobs on which jobs depend that slurmctld doesn't know yet.
+
+    Rather too many than too few: the minutes of a delay in a dependency count as a job, too.
+    """
+    files = {job: spool.read(found.epoch, job) for job in found.jobs - known}
+    if not files:
+        return set()
+    entries = journal.read(found.epoch, _keys(files, found)).entries.values()
+    return {int(job) for each in entries for job in _JOB_ID.findall(str(each.options.get("dependency")))}
 
 
 def _as_todo(settled: _Settled) -> Todo:

@@ -11,7 +11,7 @@ from seltzer.guard.recovery.common import DYING, Controller, RepairReport
 from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.holding import Todo
 from seltzer.guard.recovery.keeper import JobKeeper
-from seltzer.guard.recovery.put_back import put_back
+from seltzer.guard.recovery.put_back import awaited_by_forgotten, put_back
 from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import ALIVE, UNKNOWN, JobVerdict, of_known
@@ -81,7 +81,10 @@ def _repair_known(
         traced += _without_traces(queue, traced)
         _prevent_requeue(queue, slurm)
     any_pending = any(listed.state == "PENDING" for _, listed, _ in traced)
-    waiting = requeues.waiting(slurm, queue, found.epoch) if any_pending else {}
+    waiting = {}
+    if any_pending:
+        awaited = awaited_by_forgotten({each.job for each in queue}, found)
+        waiting = requeues.waiting(slurm, queue, found.epoch, awaited)
     for name, listed, trace in traced:
         unlogged = "" if listed.held else found.unlogged
         verdict = of_known(trace, listed.state, listed.user, unlogged, waiting.get(listed.id, UNKNOWN))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -47,14 +47,19 @@ class Unsettled:
         return [name for name, added in self.jobs.items() if not now - after < added <= now]
 
 
-def waiting(slurm: Controller, queue: Sequence[QueueEntry], epoch: Path) -> dict[int, Waiting]:
-    """What slurmctld says about its pending jobs, by their own IDs; nothing if it can't be asked."""
+def waiting(
+    slurm: Controller, queue: Sequence[QueueEntry], epoch: Path, awaited_too: Collection[int] = ()
+) -> dict[int, Waiting]:
+    """What slurmctld says about its pending jobs, by their own IDs; nothing if it can't be asked.
+
+    `awaited_too`: jobs on which others depend that slurmctld doesn't know.
+    """
     try:
         found = slurm.pending()
     except SlurmError as error:
         log.say(f"can't tell which jobs may be requeued: {error}")
         return {}
-    awaited = {job for each in found.values() for job in each.awaits}
+    awaited = {job for each in found.values() for job in each.awaits}.union(awaited_too)
     unsettled = read(epoch)
     before = {each.id: unsettled.restarts[each.name] for each in queue if each.name in unsettled.restarts}
     jobs = {each.id: each.job for each in queue}  # others may wait for the array of a task

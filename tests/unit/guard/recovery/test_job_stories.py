@@ -169,6 +169,14 @@ def forgets_an_end(world: World) -> None:
     world.recover()
 
 
+def forgets_an_end_and_a_job_that_waits_for_it(world: World) -> None:
+    job = started(world)
+    world.end(job)
+    world.submit(requeue=True, awaits=job)
+    world.crash()
+    world.recover()
+
+
 def loses_a_launch(world: World) -> None:
     for saved in (True, False):
         world.submit(requeue=True)
@@ -206,6 +214,7 @@ STORIES = (
     hears_of_an_end_after_the_crash,
     hears_of_an_end_while_it_repairs,
     forgets_an_end,
+    forgets_an_end_and_a_job_that_waits_for_it,
     loses_a_launch,
     is_killed_in_the_middle_of_a_repair,
     is_killed_in_the_middle_of_a_second_requeue,
@@ -299,6 +308,12 @@ def takes_any_count_for_a_new_one() -> Iterator[None]:
 
 
 @contextmanager
+def asks_slurmctld_alone_who_depends_on_whom() -> Iterator[None]:
+    with mock.patch.object(sys.modules["seltzer.guard.recovery.repair"], "awaited_by_forgotten", lambda *_: set()):
+        yield
+
+
+@contextmanager
 def ends_what_runs() -> Iterator[None]:
     verdict = JobVerdict("ran", "complete", "")
     with _known(lambda trace, state, right: verdict if state == "RUNNING" else right):
@@ -328,6 +343,7 @@ MUTANTS: dict[Callable[[], AbstractContextManager[None]], Callable[[World], None
     does_not_settle: hears_of_an_end_after_the_crash,
     forgets_who_is_unsettled: hears_of_an_end_after_the_crash,
     takes_any_count_for_a_new_one: is_killed_in_the_middle_of_a_second_requeue,
+    asks_slurmctld_alone_who_depends_on_whom: forgets_an_end_and_a_job_that_waits_for_it,
     holds_everything: crashes_while_a_job_runs,
 }
 

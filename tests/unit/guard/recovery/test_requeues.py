@@ -227,6 +227,34 @@ def test_a_pending_job_that_had_ended_is_cancelled_unless_others_depend_on_it(ep
     assert ctl.cancelled == ["12"] and ctl.jobs[13, ""].held
 
 
+@pytest.mark.parametrize(("dependency", "held"), [
+    ("afterany:12", True),
+    ("afterok:8:12,afternotok:9", True),
+    ("afterok:112", False),
+    ("singleton", False),
+    (None, False),
+])  # fmt: skip
+def test_a_job_that_had_ended_is_held_if_one_that_is_put_back_later_depends_on_it(
+    epoch: Path, dependency: str | None, held: bool
+) -> None:
+    write_job(epoch, 14, key="k14")
+    journal(epoch, k14={"user_id": "1000", "dependency": dependency})
+    ctl = Ctl()
+    ctl.knows(12)
+    log = LINE % (1, START % 12) + LINE % (2, "_job_complete: JobId=12 done") + submit(14, 3)
+    assert run(epoch, ctl, log) == {"12": "held" if held else "ran", "14": "put-back"}
+    assert ctl.cancelled == ([] if held else ["12"])
+
+
+def test_a_task_that_had_ended_is_held_if_one_that_is_put_back_later_waits_for_its_array(epoch: Path) -> None:
+    write_job(epoch, 30, key="k30")
+    journal(epoch, k30={"user_id": "1000", "dependency": "afterany:20"})
+    ctl = Ctl()
+    ctl.knows(20, task="1", id_=21)
+    log = LINE % (1, START % "20_1(21)") + LINE % (2, "_job_complete: JobId=20_1(21) done") + submit(30, 3)
+    assert run(epoch, ctl, log) == {"20_1": "held", "30": "put-back"}
+
+
 def test_a_job_that_had_ended_and_can_not_be_cancelled_is_held(epoch: Path) -> None:
     class Refuses(Ctl):
         def cancel_jobs(self, names: object) -> None:
