@@ -8,8 +8,9 @@ job waits for a person if the log may lack lines, and for the node of its first 
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from seltzer.guard.recovery import findings, history, holding, requeues, traces
 from seltzer.guard.recovery.common import Controller, RepairReport
 from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.requeues import Unsettled
+from seltzer.guard.recovery.slurm import SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, exit_words
 from seltzer.wire.squeue import PendingJob, QueueEntry
 
+_AT_ONCE = 200
+_NODES = re.compile(r"[\w.\-\[\],]+")
 Jobs = Mapping[str, QueueEntry]
 """By their names in Slurm's commands."""
 
@@ -68,7 +72,7 @@ def _start(
     """Returns the names of those that have to wait for their nodes."""
     pending = slurm.pending() if jobs else {}
     start, hold, wait = [], [], set()
-    dead = bool(jobs) and slurm.has_silent_nodes()
+    silent = _silent({_trace(evidence, listed).started for listed in jobs.values()}, slurm)
     for name, listed in jobs.items():
         trace = _trace(evidence, listed)
         if listed.id not in pending:
@@ -78,7 +82,7 @@ def _start(
         elif why := unlogged or _not_requeued(pending[listed.id]):
             verdict = JobVerdict("held", "hold", f"it had started on {trace.started or 'a node'}, and {why}")
             hold.append((name, listed, verdict))
-        elif dead and slurm.has_silent_nodes(trace.started):
+        elif trace.started in silent:
             wait.add(name)
         else:
             start.append(name)
@@ -86,6 +90,33 @@ def _start(
     if start:
         slurm.start_now(start)
     return wait
+
+
+def _silent(nodes: set[str], slurm: Controller) -> set[str]:
+    """Which of these nodes, or lists of nodes, don't respond.
+
+    What is no node's name counts as one that doesn't respond, if there is any.
+    """
+    named = sorted(name for name in nodes if _NODES.fullmatch(name))
+    unnamed = nodes.difference(named)
+    found = unnamed if unnamed and slurm.has_silent_nodes() else set()
+    for index in range(0, len(named), _AT_ONCE):
+        found = found | _search_silent(named[index : index + _AT_ONCE], slurm)
+    return found
+
+
+def _search_silent(names: Sequence[str], slurm: Controller) -> set[str]:
+    """A node that is refused alone was removed: how the jobs on it have ended is unknown, as on one that is silent."""
+    try:
+        if not slurm.has_silent_nodes(",".join(names)):
+            return set()
+    except SlurmError:
+        if len(names) == 1:
+            slurm.has_silent_nodes()  # raises if slurmctld answers nothing at all
+    if len(names) == 1:
+        return set(names)
+    half = len(names) // 2
+    return _search_silent(names[:half], slurm) | _search_silent(names[half:], slurm)
 
 
 def _is_decided(evidence: Evidence, listed: QueueEntry, job: PendingJob) -> bool:

@@ -64,6 +64,12 @@ class Ctl:
     requeues_nothing: bool = False
     silent: set[str] = field(default_factory=set)
     """Nodes that don't respond."""
+    removed: set[str] = field(default_factory=set)
+    """Nodes that Slurm doesn't know any more."""
+    longest: int = 1 << 20
+    """Of a list of nodes."""
+    looks: int = 0
+    """How often it was asked about nodes."""
     unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
     """Jobs whose submission isn't answered, with what happens meanwhile."""
 
@@ -93,7 +99,11 @@ class Ctl:
 
     def has_silent_nodes(self, hostlist: str = "") -> bool:
         self._answer()
-        return bool(self.silent if not hostlist else self.silent & {hostlist})
+        self.looks += 1
+        nodes = set(hostlist.split(","))
+        if nodes & self.removed or " " in hostlist or len(hostlist) > self.longest:
+            raise SlurmError("Invalid node name specified")
+        return bool(self.silent if not hostlist else self.silent & nodes)
 
     def requeues_by_default(self) -> bool:
         return bool(self.free)

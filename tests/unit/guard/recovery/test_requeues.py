@@ -368,6 +368,74 @@ def test_a_job_waits_for_the_node_of_its_first_run(epoch: Path) -> None:
     assert settle(epoch, ctl) == {"12": "ran"}, "the node reports it once it is back"
 
 
+def on_nodes(epoch: Path, count: int) -> Ctl:
+    """Each job has been requeued, and its first run was on a node of its own: job 12 on n12 and so on."""
+    jobs = range(1, count + 1)
+    ctl = Ctl(free=set(jobs))
+    for job in jobs:
+        ctl.knows(job)
+    run(epoch, ctl, "".join(LINE % (1, (START % job).replace("n1", f"n{job}")) for job in jobs))
+    return ctl
+
+
+def test_a_node_that_was_removed_keeps_no_other_job_waiting(epoch: Path) -> None:
+    ctl = on_nodes(epoch, 5)
+    ctl.removed, ctl.silent = {"n2"}, {"n4"}
+    assert settle(epoch, ctl) == {} and ctl.now == ["1", "3", "5"]
+    assert list(requeues.read(epoch).jobs) == ["2", "4"], "nobody can tell how its first run ended"
+
+
+def test_a_node_that_was_removed_is_unknown_although_all_others_respond(epoch: Path) -> None:
+    ctl = on_nodes(epoch, 2)
+    ctl.removed = {"n2"}
+    assert settle(epoch, ctl) == {} and ctl.now == ["1"]
+
+
+def test_many_nodes_are_asked_about_with_few_commands(epoch: Path) -> None:
+    ctl = on_nodes(epoch, 300)
+    ctl.silent = {"n7", "another"}
+    assert settle(epoch, ctl) == {}
+    assert list(requeues.read(epoch).jobs) == ["7"] and len(ctl.now) == 299
+    assert ctl.looks < 25
+
+
+def test_a_list_of_nodes_that_is_too_long_for_a_command_is_asked_in_parts(epoch: Path) -> None:
+    ctl = on_nodes(epoch, 60)
+    ctl.silent, ctl.longest = {"n7"}, 50
+    assert settle(epoch, ctl) == {}
+    assert list(requeues.read(epoch).jobs) == ["7"]
+
+
+@pytest.mark.parametrize(("line", "silent", "starts"), [
+    ("job_signal: 15 of running JobId=12 successful", {"n7"}, False),
+    (START.replace("n1", "(null)") % 12, {"n7"}, False),
+    ("job_signal: 15 of running JobId=12 successful", set(), True),
+])  # fmt: skip
+def test_a_job_whose_node_nobody_knows_waits_while_any_node_is_silent(
+    epoch: Path, line: str, silent: set[str], starts: bool
+) -> None:
+    ctl = Ctl(free={12})
+    ctl.knows(12)
+    assert run(epoch, ctl, LINE % (1, line)) == {"12": "requeued"}
+    ctl.silent = silent
+    assert settle(epoch, ctl) == {} and ctl.now == (["12"] if starts else [])
+
+
+def test_when_slurmctld_falls_silent_no_node_counts_as_removed(epoch: Path) -> None:
+    class Dies(Ctl):
+        def has_silent_nodes(self, hostlist: str = "") -> bool:
+            self.looks += 1
+            raise SlurmError("no answer")
+
+    ctl = Dies(free=set(range(1, 301)))
+    for job in ctl.free:
+        ctl.knows(job)
+    run(epoch, ctl, "".join(LINE % (1, (START % job).replace("n1", f"n{job}")) for job in ctl.free))
+    with pytest.raises(SlurmError):
+        settle(epoch, ctl)
+    assert ctl.looks < 12 and not ctl.now
+
+
 def test_who_can_not_tell_whether_nodes_respond_lets_no_job_start(epoch: Path) -> None:
     class Mute(Ctl):
         def has_silent_nodes(self, hostlist: str = "") -> bool:
