@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def requeue(
 def _requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, *, late: bool) -> set[str]:
     """The names of the jobs whose restart count has grown, and that don't start at once."""
     names = [name for name, *_ in todo]
-    delayed = set(names) if late else _delay(names, slurm)
+    delayed = set(names) if late else _update(names, "delayed", slurm.delay)
     queue = slurm.queue()
     count = Counter(each.id for each in queue)
     by_name = {(each.job, each.task): each.id for each in queue if count[each.id] == 1 and each.state == "PENDING"}
@@ -122,26 +122,27 @@ def _requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, *, late: 
     # One that was saved as held had been released before it started. Not sooner than here: in the log it looks like the
     # release by a person, who wants the job to start whatever happened before.
     held = [name for name, listed, _ in todo if name in done and listed.held]
-    if held:
-        slurm.release(held)
-        slurm.delay(held)
-    return done
+    if not held:
+        return done
+    _update(held, "released", slurm.release)
+    free = {(each.job, each.task) for each in slurm.queue() if not each.held}
+    released = [name for name, listed, _ in todo if name in held and (listed.job, listed.task) in free]
+    return done.difference(held) | _update(released, "delayed", slurm.delay)
 
 
-def _delay(names: Sequence[str], slurm: Controller) -> set[str]:
+def _update(names: Sequence[str], what: str, update: Callable[[Sequence[str]], None]) -> set[str]:
+    """Those that slurmctld has updated. The ones that it refuses are searched by halves: they keep no other from it."""
+    if not names:
+        return set()
     try:
-        slurm.delay(names)
+        update(names)
         return set(names)
     except SlurmError as error:
-        log.say(f"not all jobs could be delayed at once: {error}")
-    late = set()
-    for name in names:
-        try:
-            slurm.delay([name])
-            late.add(name)
-        except SlurmError as error:
-            log.say(f"job {name} can't be delayed: {error}")
-    return late
+        if len(names) == 1:
+            log.say(f"job {names[0]} can't be {what}: {error}")
+            return set()
+    half = len(names) // 2
+    return _update(names[:half], what, update) | _update(names[half:], what, update)
 
 
 def remember(found: Findings, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -177,6 +177,54 @@ def test_a_job_that_can_not_be_delayed_is_held(epoch: Path) -> None:
     ctl.knows(12)
     assert run(epoch, ctl, LINE % (2, START % 12)) == {"12": "held"}
     assert ctl.jobs[12, ""].held and not ctl.restarts
+
+
+class Refuses(Ctl):
+    """It refuses to update one of the jobs, and has time for few commands."""
+
+    refused = "177"
+    time = 25
+
+    def _update(self, names: Sequence[str]) -> None:
+        self.time -= 1
+        if self.time < 0:
+            raise SlurmError("there was no time left", unasked=True)
+        if self.refused in names:
+            raise SlurmError("Job/step already completing or completed")
+
+    def delay(self, names: Sequence[str]) -> None:
+        self._update(names)
+        super().delay(names)
+
+    def release(self, names: Sequence[str]) -> None:
+        self._update(names)
+        super().release(names)
+
+
+def test_a_job_that_can_not_be_delayed_keeps_no_other_from_it(epoch: Path) -> None:
+    jobs = [str(job) for job in range(1, 202)]
+    ctl = Refuses(free=set(map(int, jobs)))
+    for job in jobs:
+        ctl.knows(int(job))
+    found = run(epoch, ctl, "".join(LINE % (1, START % job) for job in jobs))
+    assert found == {**dict.fromkeys(jobs, "requeued"), "177": "held"}
+    assert set(ctl.late) == {*jobs} - {"177"} == {str(job) for job in ctl.restarts}
+
+
+def test_a_job_that_can_not_be_released_keeps_no_other_from_it(epoch: Path) -> None:
+    class KeepsHeld(Refuses):
+        def delay(self, names: Sequence[str]) -> None:
+            self.late += names
+
+    ctl = KeepsHeld(free={12, 13, 177})
+    for job in ctl.free:
+        ctl.knows(job, held=True)
+    assert run(epoch, ctl, "".join(LINE % (1, START % job) for job in (12, 13, 177))) == {
+        "12": "requeued",
+        "13": "requeued",
+        "177": "held",
+    }
+    assert [job for (job, _), listed in ctl.jobs.items() if listed.held] == [177]
 
 
 def test_a_job_that_is_put_back_to_start_late_is_not_changed(epoch: Path) -> None:
