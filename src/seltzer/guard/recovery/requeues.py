@@ -30,12 +30,14 @@ class Unsettled:
     """Jobs that aren't settled yet."""
 
     jobs: Mapping[str, float] = field(default_factory=dict)
-    """When each was added, by the clock of the machine that did it."""
+    """When each was added, or its node was back, by the clock of the machine that did it."""
     since: float | None = None
     """From when on the log describes them, as in Findings."""
     floor: str = ""
     restarts: Mapping[str, int] = field(default_factory=dict)
     """Their restart counts before the guard last tried to requeue them."""
+    silent: frozenset[str] = frozenset()
+    """Those whose nodes didn't respond when they were due."""
 
     def wait(self, now: float, soonest: float, after: float) -> float:
         """How long to wait for the next of them: no longer than `after`, though clocks may differ."""
@@ -167,8 +169,9 @@ def write(epoch: Path, unsettled: Unsettled) -> None:
         return
     half = epoch / f"{FILE}.half"
     restarts = {name: count for name, count in unsettled.restarts.items() if name in unsettled.jobs}
+    silent = sorted(unsettled.silent & unsettled.jobs.keys())
     try:
-        half.write_text(json.dumps(asdict(replace(unsettled, restarts=restarts))))
+        half.write_text(json.dumps({**asdict(unsettled), "restarts": restarts, "silent": silent}))
         half.rename(epoch / FILE)
     except OSError as error:
         log.say(f"{FILE} can't be written: {error}")  # they start after RESTART_DELAY, even if they have ended
@@ -181,6 +184,7 @@ def read(epoch: Path) -> Unsettled:
         since = None if found["since"] is None else float(found["since"])
         jobs = {str(name): float(added) for name, added in found["jobs"].items()}
         restarts = {str(name): int(count) for name, count in found.get("restarts", {}).items()}
-        return Unsettled(jobs, since, str(found["floor"]), restarts)
+        silent = frozenset(map(str, found.get("silent", ())))
+        return Unsettled(jobs, since, str(found["floor"]), restarts, silent)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Unsettled()

@@ -2,7 +2,8 @@
 
 Those whose first run has ended by itself are cancelled: their nodes report it, which slurmctld logs and otherwise
 ignores. Of the others, requeued jobs may start, and held ones stay held. Unknown is never "it hasn't ended": a requeued
-job waits for a person if the log may lack lines, and for the node of its first run if that doesn't respond.
+job waits for a person if the log may lack lines, and for the node of its first run if that doesn't respond. A node that
+is back reports late what has ended meanwhile, so its jobs wait as long as after a crash.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,8 +37,10 @@ def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float
     """
     unsettled = requeues.read(epoch)
     queue = {each.name: each for each in slurm.queue() if each.state == "PENDING"}
-    due = unsettled.due(time.time(), after)
-    later = unsettled.jobs.keys() - due
+    now = time.time()
+    due = unsettled.due(now, after)
+    later = {name: added for name, added in unsettled.jobs.items() if name not in due}
+    silent = unsettled.silent.difference(due)
     if left := {name: queue[name] for name in due if name in queue}:
         log = history.read(epoch, unsettled.since, unsettled.floor)
         evidence = traces.read(log.lines, log.older)
@@ -45,9 +48,12 @@ def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float
         _end(ended, evidence, slurm, recovered)
         free = {name: listed for name, listed in left.items() if name not in ended and not listed.held}
         unlogged = findings.unlogged(epoch, log, evidence, _file_time(epoch, unsettled))
-        later |= _start(free, evidence, unlogged, epoch, slurm, recovered)
-    jobs = {name: added for name, added in unsettled.jobs.items() if name in later}
-    requeues.write(epoch, replace(unsettled, jobs=jobs))
+        away = _away(free, evidence, slurm)
+        back = unsettled.silent & free.keys() - away
+        waiting = _start(free, evidence, unlogged, away | back, epoch, slurm, recovered)
+        later |= {name: now if name in back else unsettled.jobs[name] for name in free if name in waiting}
+        silent |= away & waiting
+    requeues.write(epoch, replace(unsettled, jobs=later, silent=silent))
 
 
 def _end(jobs: Jobs, evidence: Evidence, slurm: Controller, recovered: RepairReport) -> None:
@@ -67,12 +73,17 @@ def _end(jobs: Jobs, evidence: Evidence, slurm: Controller, recovered: RepairRep
 
 
 def _start(
-    jobs: Jobs, evidence: Evidence, unlogged: str, epoch: Path, slurm: Controller, recovered: RepairReport
+    jobs: Jobs,
+    evidence: Evidence,
+    unlogged: str,
+    waiting: Set[str],
+    epoch: Path,
+    slurm: Controller,
+    recovered: RepairReport,
 ) -> set[str]:
-    """Returns the names of those that have to wait for their nodes."""
+    """`waiting`: the names of those that have to wait for their nodes. Returns the names of all that have to wait."""
     pending = slurm.pending() if jobs else {}
     start, hold, wait = [], [], set()
-    silent = _silent({_trace(evidence, listed).started for listed in jobs.values()}, slurm)
     for name, listed in jobs.items():
         trace = _trace(evidence, listed)
         if listed.id not in pending:
@@ -82,7 +93,7 @@ def _start(
         elif why := unlogged or _not_requeued(pending[listed.id]):
             verdict = JobVerdict("held", "hold", f"it had started on {trace.started or 'a node'}, and {why}")
             hold.append((name, listed, verdict))
-        elif trace.started in silent:
+        elif name in waiting:
             wait.add(name)
         else:
             start.append(name)
@@ -90,6 +101,13 @@ def _start(
     if start:
         slurm.start_now(start)
     return wait
+
+
+def _away(jobs: Jobs, evidence: Evidence, slurm: Controller) -> set[str]:
+    """The names of those whose first runs were on nodes that don't respond."""
+    nodes = {name: _trace(evidence, listed).started for name, listed in jobs.items()}
+    silent = _silent(set(nodes.values()), slurm)
+    return {name for name, where in nodes.items() if where in silent}
 
 
 def _silent(nodes: set[str], slurm: Controller) -> set[str]:

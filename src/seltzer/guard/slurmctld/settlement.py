@@ -11,20 +11,24 @@ from seltzer.guard.kube.report import Report
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import RepairReport, requeues
 from seltzer.guard.recovery.settle import settle
-from seltzer.guard.recovery.slurm import Cancelled, SlurmCommands, SlurmError
+from seltzer.guard.recovery.slurm import RESTART_DELAY, Cancelled, SlurmCommands, SlurmError
 from seltzer.guard.settings import Settings
 
 _AGAIN = 2.0
+_SELDOM = 15.0
 
 
 class Settlement:
-    """A thread, if there are such jobs. Whatever it doesn't finish is left to the next run."""
+    """A thread, if there are such jobs, until all are settled or have started by themselves after RESTART_DELAY.
+
+    Whatever it doesn't finish is left to the next run.
+    """
 
     def __init__(self, epoch: Path, settings: Settings, processes: Processes, report: Report) -> None:
         self._epoch = epoch
         self._times = settings.times
         self._report = report
-        patience = self._times.settle_after + self._times.settle
+        patience = self._times.settle_after + self._times.settle + RESTART_DELAY
         self._slurm = SlurmCommands(settings.places, processes, time.monotonic() + patience)
         self._thread = threading.Thread(target=self._run, daemon=True, name="settlement")
         if requeues.read(epoch).jobs:
@@ -47,7 +51,9 @@ class Settlement:
                 unsettled = requeues.read(self._epoch)
                 if not unsettled.jobs:
                     return
-                wait = unsettled.wait(time.time(), _AGAIN, after)
+                # Later there are only jobs left whose nodes don't respond.
+                soonest = _AGAIN if self._slurm.left() > RESTART_DELAY else _SELDOM
+                wait = unsettled.wait(time.time(), soonest, after)
         except Cancelled:
             pass
         except SlurmError as error:

@@ -14,6 +14,7 @@ from tests.unit.guard.recovery.test_repair import START, Ctl, epoch, journal, ou
 
 from seltzer.guard import recovery
 from seltzer.guard.recovery import Findings, history, requeues
+from seltzer.guard.recovery import settle as settle_module
 from seltzer.guard.recovery.settle import settle as settle_jobs
 from seltzer.guard.recovery.slurm import Cancelled, SlurmError
 from seltzer.guard.state import log_reserve
@@ -414,6 +415,42 @@ def test_a_job_waits_for_the_node_of_its_first_run(epoch: Path) -> None:
     assert list(requeues.read(epoch).jobs) == ["12"]
     add_to_log(epoch, *(line % 12 for line in ENDS))
     assert settle(epoch, ctl) == {"12": "ran"}, "the node reports it once it is back"
+
+
+class Clock:
+    """The guard's, which the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        for module in (requeues, settle_module):
+            monkeypatch.setattr(module, "time", self)
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_a_job_whose_node_was_silent_waits_for_its_reports_once_it_is_back(
+    epoch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    ctl = on_nodes(epoch, 4)
+
+    def settle_at(now: float, *silent: str) -> tuple[dict[str, str], list[str]]:
+        clock.now, ctl.silent, ctl.now = 1000.0 + now, set(silent), []
+        recovered = recovery.RepairReport()
+        settle_jobs(epoch, ctl, recovered, after=38)
+        return outcomes(recovered), ctl.now
+
+    assert settle_at(40, "n1", "n2", "n3") == ({}, ["4"])
+    assert requeues.read(epoch).silent == {"1", "2", "3"}
+    assert settle_at(42, "n3") == ({}, []), "n1 and n2 are back"
+    assert requeues.read(epoch).silent == {"3"}
+    add_to_log(epoch, *(line % 1 for line in ENDS))
+    assert settle_at(79, "n3") == ({}, [])
+    assert settle_at(81, "n2", "n3") == ({"1": "ran"}, []), "n2 is silent again"
+    assert settle_at(90, "n3") == ({}, []) and settle_at(127, "n3") == ({}, [])
+    assert settle_at(129, "n3") == ({}, ["2"])
+    assert list(requeues.read(epoch).jobs) == ["3"]
 
 
 def on_nodes(epoch: Path, count: int) -> Ctl:
