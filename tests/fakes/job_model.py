@@ -72,6 +72,10 @@ class World:
     """The job that each depends on; 0 if there is none."""
     cancelled: set[int] = field(default_factory=set)
     up: bool = True
+    cut_off: bool = False
+    """The node doesn't respond: nothing starts on it, and it reports nothing. What runs there goes on."""
+    looked: bool = False
+    """The guard has tried to settle the jobs of the last crash."""
     cut: int = _CUT
     seconds: int = 0
     broken: str = ""
@@ -148,7 +152,7 @@ class World:
 
     def hear_all(self) -> None:
         for process in self.processes:
-            if process.ended and not process.reported:
+            if process.ended and not process.reported and not self.cut_off:
                 self._hear(process)
 
     # --- moves --------------------------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class World:
     def schedule(self, launched: bool = True) -> None:
         """Start all that may start. Where it isn't launched, slurmctld dies before the node hears of it."""
         for record in self.known.values():
-            if record.state == "PENDING" and not record.held and not record.late:
+            if record.state == "PENDING" and not record.held and not record.late and not self.cut_off:
                 self._start(record)
                 if launched:
                     self._launch(record)
@@ -203,8 +207,16 @@ class World:
         self.up = False
         self.known = {}
 
+    def heal(self) -> None:
+        """The node responds again. The guard may look before anything is reported, but not for long."""
+        self.cut_off = False
+        if self.looked:
+            self._settle()
+        self.register()
+
     def recover(self, cut: int = _CUT, meanwhile: Callable[[], None] = lambda: None) -> None:
         """What the guard does then, from the first start of slurmctld to the next one. At call `cut` slurmctld dies."""
+        self.looked = False
         while True:
             found = recovery.find(self.epoch)
             self.known = copy.deepcopy(self.saved)
@@ -230,6 +242,8 @@ class World:
 
     def register(self) -> None:
         """All nodes tell what runs on them, long enough after the last start."""
+        if self.cut_off:
+            return
         self.hear_all()
         running = {process.job for process in self.processes if process.alive}
         for process in self.processes:
@@ -249,6 +263,10 @@ class World:
 
     def settle(self) -> None:
         self.hear_all()
+        self._settle()
+        self.looked = True
+
+    def _settle(self) -> None:
         recovered = recovery.RepairReport()
         settle.settle(self.epoch, self, recovered)
         self._look()
@@ -257,7 +275,7 @@ class World:
         """No more crashes: all that may run runs to its end, and only what may not be requeued waits for a person."""
         if not self.up:
             self.recover()
-        self.register()
+        self.heal()
         self.settle()
         for record in self.known.values():
             record.late = False  # in the end all have waited long enough
@@ -299,7 +317,7 @@ class World:
 
     def has_silent_nodes(self, hostlist: str = "") -> bool:
         self._asked()
-        return False
+        return self.cut_off
 
     def requeues_by_default(self) -> bool:
         return True

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -83,6 +84,15 @@ class JobMachine(RuleBasedStateMachine):
             self.world.register()
 
     @rule()
+    def cut_off(self) -> None:
+        self.world.cut_off = True
+
+    @rule()
+    def heal(self) -> None:
+        if self.world.up and self.world.cut_off:
+            self.world.heal()
+
+    @rule()
     def settle(self) -> None:
         if self.world.up:
             self.world.register()
@@ -155,6 +165,16 @@ def hears_of_an_end_after_the_crash(world: World) -> None:
         world.end(job)
 
 
+def hears_of_an_end_from_a_node_that_was_cut_off(world: World) -> None:
+    job = started(world)
+    world.crash()
+    world.recover()
+    world.cut_off = True
+    world.end(job)
+    world.settle()
+    world.heal()
+
+
 def hears_of_an_end_while_it_repairs(world: World) -> None:
     job = started(world)
     world.crash()
@@ -212,6 +232,7 @@ STORIES = (
     crashes_while_a_job_with_no_requeue_runs,
     leaves_a_job_alone_that_was_saved_as_running,
     hears_of_an_end_after_the_crash,
+    hears_of_an_end_from_a_node_that_was_cut_off,
     hears_of_an_end_while_it_repairs,
     forgets_an_end,
     forgets_an_end_and_a_job_that_waits_for_it,
@@ -295,6 +316,19 @@ def does_not_settle() -> Iterator[None]:
 
 
 @contextmanager
+def believes_that_all_nodes_respond() -> Iterator[None]:
+    with mock.patch.object(settle, "_silent", lambda *_: set()):
+        yield
+
+
+@contextmanager
+def forgets_whose_nodes_were_silent() -> Iterator[None]:
+    right = requeues.write
+    with mock.patch.object(requeues, "write", lambda epoch, jobs: right(epoch, replace(jobs, silent=frozenset()))):
+        yield
+
+
+@contextmanager
 def forgets_who_is_unsettled() -> Iterator[None]:
     with mock.patch.object(requeues, "remember", lambda *_: None):
         yield
@@ -341,6 +375,8 @@ MUTANTS: dict[Callable[[], AbstractContextManager[None]], Callable[[World], None
     does_not_delay: crashes_while_a_job_runs,
     does_not_count: crashes_while_a_job_runs,
     does_not_settle: hears_of_an_end_after_the_crash,
+    believes_that_all_nodes_respond: hears_of_an_end_from_a_node_that_was_cut_off,
+    forgets_whose_nodes_were_silent: hears_of_an_end_from_a_node_that_was_cut_off,
     forgets_who_is_unsettled: hears_of_an_end_after_the_crash,
     takes_any_count_for_a_new_one: is_killed_in_the_middle_of_a_second_requeue,
     asks_slurmctld_alone_who_depends_on_whom: forgets_an_end_and_a_job_that_waits_for_it,
