@@ -73,7 +73,7 @@ def machine(cluster: Cluster, name: str) -> Machine:
     pod = cluster.get(f"pod/{name}")
     node = commands.find(NAME).registry.get(pod["spec"]["nodeName"])
     assert node
-    slurmd = cluster.sandbox.processes_of(name, cluster.namespace, "slurmd")[0]
+    slurmd = cluster.sandbox.processes_of(name, cluster.namespace, "/usr/sbin/slurmd")[0]
     return Machine(pod["status"]["hostIP"], node.pid, slurmd)
 
 

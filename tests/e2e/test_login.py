@@ -281,10 +281,9 @@ def test_seff_measures_a_job_that_runs_and_says_what_is_not_known_of_one_that_en
         return bool(burnt and share and float(share[1]) > 0 and held and float(held[1]) > 64)
 
     until("seff shows the CPU and the memory of the job", measured)
-    cluster.login("scancel", "--wait", job)
-    said = cluster.login("seff", job)
-    assert "State: CANCELLED (exit code 0)" in said
-    assert "CPU Utilized: unknown: this cluster keeps no accounting" in said
+    cluster.login("scancel", job)
+    until("the job has ended", lambda: "State: CANCELLED (exit code 0)" in cluster.login("seff", job))
+    assert "CPU Utilized: unknown: this cluster keeps no accounting" in cluster.login("seff", job)
     assert "job 999999 isn't known" in cluster.login("sh", "-c", "seff 999999 2>&1 || true")
 
 
