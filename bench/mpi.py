@@ -80,9 +80,10 @@ def machine(cluster: Cluster, name: str) -> Machine:
 def direct(first: Machine, second: Machine) -> str:
     """What HPCC prints without pods and Slurm."""
     order = first.files / ORDER.lstrip("/")
-    agent = first.files / "tmp/agent"
-    agent.write_text(AGENT)
-    agent.chmod(0o755)
+    for each in (first, second):  # mpirun's daemon looks for it, too, although it starts nothing
+        agent = each.files / "tmp/agent"
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
     order.unlink(missing_ok=True)
     start = f"mpirun -n 2 --host {first.address}:1,{second.address}:1 --prtemca plm_ssh_agent /tmp/agent {LINK}"
     program = subprocess.Popen(first.words(hpcc.script(start, 1, 2)), stdout=subprocess.PIPE, text=True)

@@ -315,9 +315,12 @@ class World:
         awaits = {each.id: frozenset({each.awaits} - {0}) for each in waiting}
         return {each.id: PendingJob(each.id, each.requeue, each.restarts, awaits[each.id]) for each in waiting}
 
-    def has_silent_nodes(self, hostlist: str = "") -> bool:
+    def has_silent_nodes(self) -> bool:
         self._asked()
         return self.cut_off
+
+    def silent_nodes(self, hostlist: str) -> set[str]:
+        return set(hostlist.split(",")) if self.has_silent_nodes() else set()
 
     def requeues_by_default(self) -> bool:
         return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from seltzer.guard.recovery.verdicts import JobVerdict, exit_words
 from seltzer.wire.squeue import PendingJob, QueueEntry
 
 _AT_ONCE = 200
-_NODES = re.compile(r"[\w.\-\[\],]+")
+_NAME = re.compile(r"\w[\w.\-]*", re.ASCII)
+_LIST = re.compile(r"\w[\w.\-\[\],]*", re.ASCII)
 Jobs = Mapping[str, QueueEntry]
 """By their names in Slurm's commands."""
 
@@ -115,26 +116,22 @@ def _silent(nodes: set[str], slurm: Controller) -> set[str]:
 
     What is no node's name counts as one that doesn't respond, if there is any.
     """
-    named = sorted(name for name in nodes if _NODES.fullmatch(name))
-    unnamed = nodes.difference(named)
+    named = sorted(name for name in nodes if _NAME.fullmatch(name))
+    lists = {each for each in nodes if _LIST.fullmatch(each)}.difference(named)
+    unnamed = nodes.difference(named, lists)
     found = unnamed if unnamed and slurm.has_silent_nodes() else set()
     for index in range(0, len(named), _AT_ONCE):
-        found = found | _search_silent(named[index : index + _AT_ONCE], slurm)
-    return found
+        found |= slurm.silent_nodes(",".join(named[index : index + _AT_ONCE]))
+    return found | {each for each in lists if _has_silent(each, slurm)}
 
 
-def _search_silent(names: Sequence[str], slurm: Controller) -> set[str]:
-    """A node that is refused alone was removed: how the jobs on it have ended is unknown, as on one that is silent."""
+def _has_silent(hostlist: str, slurm: Controller) -> bool:
+    """Whether any of them is silent. What became of jobs on nodes that Slurm can't name is unknown, too."""
     try:
-        if not slurm.has_silent_nodes(",".join(names)):
-            return set()
+        return bool(slurm.silent_nodes(hostlist))
     except SlurmError:
-        if len(names) == 1:
-            slurm.has_silent_nodes()  # raises if slurmctld answers nothing at all
-    if len(names) == 1:
-        return set(names)
-    half = len(names) // 2
-    return _search_silent(names[:half], slurm) | _search_silent(names[half:], slurm)
+        slurm.has_silent_nodes()  # raises if slurmctld answers nothing at all
+        return True
 
 
 def _is_decided(evidence: Evidence, listed: QueueEntry, job: PendingJob) -> bool:

@@ -82,10 +82,20 @@ class SlurmCommands:
         except SqueueError as error:
             raise SlurmError(str(error)) from error
 
-    def has_silent_nodes(self, hostlist: str = "") -> bool:
-        """Whether any of these nodes, or of all, doesn't respond to slurmctld."""
-        these = [f"--nodes={hostlist}"] if hostlist else []
-        return bool(self._run([self._places.sinfo, "--noheader", "--all", "--dead", "--format=%N", *these]).strip())
+    def has_silent_nodes(self) -> bool:
+        """Whether any node doesn't respond to slurmctld."""
+        return bool(self._run([*self._sinfo(), "--dead"]).strip())
+
+    def silent_nodes(self, hostlist: str) -> set[str]:
+        """Which of these nodes don't respond to slurmctld, or aren't known to it: sinfo leaves those out."""
+        names = self._run([self._places.scontrol, "show", "hostnames", hostlist]).split()
+        if not names:  # scontrol ends well
+            raise SlurmError(f"not a list of nodes: {bare(hostlist)}")
+        responding = self._run([*self._sinfo(), "--Node", "--responding", f"--nodes={hostlist}"]).split()
+        return set(names).difference(responding)
+
+    def _sinfo(self) -> list[str]:
+        return [self._places.sinfo, "--noheader", "--all", "--format=%N"]
 
     def requeues_by_default(self) -> bool:
         """Whether a job whose user doesn't say anything about it may be requeued."""

@@ -66,8 +66,6 @@ class Ctl:
     """Nodes that don't respond."""
     removed: set[str] = field(default_factory=set)
     """Nodes that Slurm doesn't know any more."""
-    longest: int = 1 << 20
-    """Of a list of nodes."""
     looks: int = 0
     """How often it was asked about nodes."""
     unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
@@ -97,13 +95,19 @@ class Ctl:
                 )
         return found
 
-    def has_silent_nodes(self, hostlist: str = "") -> bool:
+    def has_silent_nodes(self) -> bool:
         self._answer()
         self.looks += 1
-        nodes = set(hostlist.split(","))
-        if nodes & self.removed or " " in hostlist or len(hostlist) > self.longest:
-            raise SlurmError("Invalid node name specified")
-        return bool(self.silent if not hostlist else self.silent & nodes)
+        return bool(self.silent)
+
+    def silent_nodes(self, hostlist: str) -> set[str]:
+        self._answer()
+        self.looks += 1
+        if hostlist.count("[") != hostlist.count("]"):
+            raise SlurmError("Invalid hostlist")
+        first, _, rest = hostlist.partition("[")
+        names = {f"{first}{number}" for number in rest.strip("]").split(",")} if rest else set(hostlist.split(","))
+        return names & (self.silent | self.removed)
 
     def requeues_by_default(self) -> bool:
         return bool(self.free)

@@ -79,11 +79,39 @@ def test_the_queue_is_read_and_what_makes_no_sense_is_left_out(slurm: SlurmComma
     ]
 
 
-@pytest.mark.parametrize(("hostlist", "silent"), [("", True), ("n[1-2]", True), ("n3", False)])
-def test_whether_nodes_are_silent(places: Places, tmp_path: Path, hostlist: str, silent: bool) -> None:
-    sinfo = command(tmp_path, "sinfo", "case $* in *--dead*n3*) ;; *--dead*) echo 'n[1-2]' ;; *) echo n3 ;; esac")
+SINFO = """case $* in
+  *--dead*) echo "$DEAD" ;;
+  *--responding*3*) echo n3; echo n3 ;;
+esac"""
+
+
+@pytest.mark.parametrize(("dead", "silent"), [("n[1-2]", True), ("", False)])
+def test_whether_any_node_is_silent(places: Places, tmp_path: Path, dead: str, silent: bool) -> None:
+    sinfo = command(tmp_path, "sinfo", f"DEAD={dead}\n{SINFO}")
     slurm = SlurmCommands(dataclasses.replace(places, sinfo=sinfo), Processes(), time.monotonic() + 3600)
-    assert slurm.has_silent_nodes(hostlist) is silent
+    assert slurm.has_silent_nodes() is silent
+
+
+@pytest.mark.parametrize(("hostlist", "silent"), [
+    ("n3", set()),
+    ("n[2-3],gone", {"n2", "gone"}),
+    ("n1", {"n1"}),
+])  # fmt: skip
+def test_nodes_that_do_not_respond_or_are_not_known_are_silent(
+    places: Places, tmp_path: Path, hostlist: str, silent: set[str]
+) -> None:
+    names = {"n[2-3],gone": "n2\nn3\ngone"}.get(hostlist, hostlist)
+    scontrol = command(tmp_path, "scontrol", f"echo '{names}'")
+    some = dataclasses.replace(places, sinfo=command(tmp_path, "sinfo", SINFO), scontrol=scontrol)
+    slurm = SlurmCommands(some, Processes(), time.monotonic() + 3600)
+    assert slurm.silent_nodes(hostlist) == silent
+
+
+def test_what_is_no_list_of_nodes_is_an_error(places: Places, tmp_path: Path) -> None:
+    scontrol = command(tmp_path, "scontrol", "echo 'Invalid hostlist: n[1' >&2")
+    slurm = SlurmCommands(dataclasses.replace(places, scontrol=scontrol), Processes(), time.monotonic() + 3600)
+    with pytest.raises(SlurmError, match="not a list of nodes"):
+        slurm.silent_nodes("n[1")
 
 
 def test_many_are_held_with_few_commands_and_told_why(slurm: SlurmCommands, tmp_path: Path) -> None:
