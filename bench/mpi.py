@@ -1,7 +1,7 @@
-"""What the network of pods costs MPI: HPCC as a job on two nodes, and the same program directly on their machines.
+"""What Slurm and the network of pods cost MPI: HPCC as a job on two nodes, and the same program without Slurm.
 
-The floor runs in the network namespaces of the sandbox's nodes, with the files of the same images, and is started
-without Slurm. Both alternate. Run it with `make bench`.
+That runs with the same files, once in the network of the same pods, which shows what Slurm costs, and once in the
+network of their machines, which shows what pods cost, too. All alternate. Run it with `make bench`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from seltzer_sandbox import commands
 NAME = "bench"
 RUNS = 5
 RESULTS = (
-    ("AvgPingPongLatency_usec", "HPCC: ping-pong latency between two nodes", "us"),
-    ("AvgPingPongBandwidth_GBytes", "HPCC: ping-pong bandwidth between two nodes", "GB/s"),
-    ("NaturallyOrderedRingBandwidth_GBytes", "HPCC: bandwidth of a ring of two nodes", "GB/s"),
+    ("AvgPingPongLatency_usec", "HPCC, two nodes: ping-pong latency", "us"),
+    ("AvgPingPongBandwidth_GBytes", "HPCC, two nodes: ping-pong bandwidth", "GB/s"),
+    ("NaturallyOrderedRingBandwidth_GBytes", "HPCC, two nodes: bandwidth of a ring", "GB/s"),
 )
 USER = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "env", "--ignore-environment")
 ENVIRONMENT = ("PATH=/usr/bin:/bin", "HOME=/tmp", "LANG=C.UTF-8")
-# The interface of the pod, and of the machine.
-LINK = "--mca btl_tcp_if_include eth0"
+# The interface of the pod, and of the machine. Two daemons that know nothing of each other would bind to the same core.
+LINK = "--mca btl_tcp_if_include eth0 --bind-to none"
 ORDER = "/tmp/order"  # noqa: S108
 # What mpirun starts instead of ssh: `Machines.direct` carries it out.
 AGENT = f'#!/bin/sh\nshift\necho "$*" >{ORDER}.half && mv {ORDER}.half {ORDER}\n'
@@ -52,10 +52,11 @@ APART = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A node of the sandbox on which a slurmd pod runs."""
+    """A slurmd pod without its Slurm, or the machine on which it runs with the files of the pod."""
 
     address: str
-    init: int
+    network: int
+    """A process that has the network."""
     slurmd: int
 
     @property
@@ -64,24 +65,34 @@ class Machine:
         return Path(f"/proc/{self.slurmd}/root")
 
     def words(self, command: str) -> list[str]:
-        """A shell command with the pod's files, and the machine's network."""
-        enter = ["nsenter", f"--target={self.slurmd}", "--mount", "--ipc", "--pid", f"--net=/proc/{self.init}/ns/net"]
-        return [*enter, "--", *USER, *ENVIRONMENT, "sh", "-c", f"cd /tmp && {command}"]
+        """A shell command. Without a host name of its own, mpirun would take both for the same machine."""
+        enter = ["nsenter", f"--target={self.slurmd}", "--mount", "--ipc", "--pid", "--uts"]
+        return [
+            *enter,
+            f"--net=/proc/{self.network}/ns/net",
+            "--",
+            *USER,
+            *ENVIRONMENT,
+            "sh",
+            "-c",
+            f"cd /tmp && {command}",
+        ]
 
 
-def machine(cluster: Cluster, name: str) -> Machine:
+def machines(cluster: Cluster, name: str) -> tuple[Machine, Machine]:
+    """The pod, and its machine."""
     pod = cluster.get(f"pod/{name}")
     node = commands.find(NAME).registry.get(pod["spec"]["nodeName"])
     assert node
     slurmd = cluster.sandbox.processes_of(name, cluster.namespace, "/usr/sbin/slurmd")[0]
-    return Machine(pod["status"]["hostIP"], node.pid, slurmd)
+    return Machine(pod["status"]["podIP"], slurmd, slurmd), Machine(pod["status"]["hostIP"], node.pid, slurmd)
 
 
 def direct(first: Machine, second: Machine) -> str:
-    """What HPCC prints without pods and Slurm."""
+    """What HPCC prints without Slurm."""
     order = first.files / ORDER.lstrip("/")
-    for each in (first, second):  # mpirun's daemon looks for it, too, although it starts nothing
-        agent = each.files / "tmp/agent"
+    for machine in (first, second):  # mpirun's daemon looks for it, too, although it starts nothing
+        agent = machine.files / "tmp/agent"
         agent.write_text(AGENT)
         agent.chmod(0o755)
     order.unlink(missing_ok=True)
@@ -130,14 +141,20 @@ def main() -> None:
         cluster = Cluster(sandbox, NAME, "demo")
         cluster.create(cpu={**NODE, "podTemplate": {"spec": {"affinity": APART}}})
         cluster.wait_ready()
-        machines = [machine(cluster, name) for name in ("cpu-0", "cpu-1")]
-        jobs, floors = [], []
+        pods, nodes = zip(*(machines(cluster, name) for name in ("cpu-0", "cpu-1")), strict=True)
+        jobs, beside_pods, beside_nodes = [], [], []
         for _ in range(RUNS):
             jobs.append(measured(job(cluster)))
-            floors.append(measured(direct(*machines)))
+            beside_pods.append(measured(direct(*pods)))
+            beside_nodes.append(measured(direct(*nodes)))
     finally:
         succeed("sandbox", "down", "--name", NAME)
-    report([Row(name, best(jobs, key), unit, best(floors, key)) for key, name, unit in RESULTS])
+    rows = []
+    for floor, floors in (("the same pods without Slurm", beside_pods), ("their machines without pods", beside_nodes)):
+        rows += [
+            Row(f"{name}, beside {floor}", best(jobs, key), unit, best(floors, key)) for key, name, unit in RESULTS
+        ]
+    report(rows)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ _ALIVE = frozenset({"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDE
 # For `squeue --Format`; what stands behind a colon is printed behind the field.
 QUEUE_FORMAT = ",".join(f"{field}:|" for field in ("JobID", "Name", "State", "Reason", "StartTime", "RestartCnt"))
 _TELLING = 10.0  # how long a busy node may take to tell slurmctld that a job has ended
+GHOSTLY = 40.0
+"""After so many seconds at most, slurmctld should have noticed that a job doesn't run: its node reports the end again
+after 15 s, and otherwise all nodes register again 20 s after a repair. The next crash begins that anew."""
 # What slurmctld logs when it has a node end a job that it believes to wait: a requeued one, whose first run it forgot.
 _ENDED = re.compile(r"^\[(\S+)\] error: Registered PENDING JobId=(\d+) ", re.MULTILINE)
 _ENDING = (1.0, 2.0)  # a run that ends so long before, or after, ends unheard: its slurmstepd is about to be killed
@@ -172,15 +175,15 @@ def _fate(ack: Ack, queued: Queued | None, started: bool, ended: bool, named: Ma
     return {"kept": Fate.KEPT, "held": Fate.HELD}.get(named.get(ack.job, ""), Fate.LOST)
 
 
-def ghosts(runs: Iterable[Run], queue: Mapping[str, Queued], now: float) -> list[Queued]:
-    """The jobs that run for slurmctld only: they ended a while ago, or never began, and keep CPUs that nobody uses."""
+def ghosts(runs: Iterable[Run], queue: Mapping[str, Queued], now: float, longer: float) -> list[Queued]:
+    """The jobs that run for slurmctld only, for longer than these seconds: they have ended, or never began."""
     last = {run.key: run for run in sorted(runs, key=lambda run: run.time)}
-    running = [one for one in queue.values() if one.state == "RUNNING" and 0 < one.since < now - _TELLING]
-    return [one for one in running if one.key not in last or _ended(last[one.key], now)]
+    running = [one for one in queue.values() if one.state == "RUNNING" and 0 < one.since < now - longer]
+    return [one for one in running if one.key not in last or _ended(last[one.key], now - longer)]
 
 
-def _ended(run: Run, now: float) -> bool:
-    return run.what == "end" and run.time < now - _TELLING
+def _ended(run: Run, before: float) -> bool:
+    return run.what == "end" and run.time < before
 
 
 def reused(acks: Iterable[Ack]) -> str:

@@ -82,13 +82,15 @@ class Book:
         outcome.requeued += _new(account.requeued(runs, queue) & known.keys(), self._requeued)
         self._closed |= found.keys() - set(by_fate[Fate.QUEUED])
         rig.load.recount(queue)
-        ghosts = account.ghosts(runs, queue, time.time())
+        now = time.time()
+        ghosts = account.ghosts(runs, queue, now, account.GHOSTLY)
+        unnoticed = {one.key for one in account.ghosts(runs, queue, now, 0.0)}
         outcome.ghosts += _new({one.key for one in ghosts}, self._ghosts)
         self._closed |= self._ghosts
         done = [*(ids[key] for key in by_fate[Fate.HELD]), *(one.job for one in ghosts)]
         if done:  # a person has seen them now
             rig.load.command("scancel", *done)
-        return len(set(by_fate[Fate.QUEUED]) - self._ghosts)
+        return len((unnoticed | set(by_fate[Fate.QUEUED])) - self._ghosts)
 
 
 def _new(found: set[str], told: set[str]) -> list[str]:

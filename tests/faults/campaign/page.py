@@ -75,8 +75,10 @@ the worst of the repeats, in seconds. The first row has no fault.
 - **Killed**: the job had started, and the fault ended it. Slurm ends a job that it doesn't remember when a node
   reports the job. Jobs that may be requeued are in the queue again, with a restart count.
 - **Held**: the job is in the queue for a person to decide, because it had started, or may have.
-- **Ghosts**: jobs that run only according to slurmctld. They had ended, or their start never reached a node. They
-  occupy CPUs that nothing uses until Slurm notices. The campaign cancels them.
+- **Ghosts**: jobs that for 40 seconds have run only according to slurmctld. They had ended, or their start never
+  reached a node, and they occupy CPUs that nothing uses. Sooner, their node reports their end again (after 15 s), or
+  all nodes register again (20 s after a repair; the next crash begins that anew). Rows without a no-requeue column
+  are older and count jobs after 10 s. The campaign cancels ghosts.
 - **No-requeue**: the same for jobs with `--no-requeue`, which are half of all jobs. Nobody may start them again. The
   columns before these have the other jobs, except in rows without these numbers: they are older, and have all jobs.
 - **srun**: how many of the `srun` commands that ran or waited at the time of the fault failed, or hung for 15 seconds.

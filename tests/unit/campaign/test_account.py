@@ -189,7 +189,7 @@ def test_a_job_that_runs_for_slurmctld_only_is_a_ghost() -> None:
     queue = {key: Queued(key, "7", "RUNNING", "None", since=2) for key in ("gone", "again", "just", "runs", "never")}
     queue["new"] = Queued("new", "8", "RUNNING", "None", since=95)
     runs = [start("gone"), end("gone"), start("again"), end("again"), start("again", time=4), end("just", time=99)]
-    assert [one.key for one in ghosts([*runs, start("runs")], queue, now=100)] == ["gone", "never"]
+    assert [one.key for one in ghosts([*runs, start("runs")], queue, now=100, longer=10)] == ["gone", "never"]
 
 
 def test_an_id_that_was_given_away_twice_is_told_with_both_jobs() -> None:
