@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -278,6 +279,41 @@ def test_what_had_started_and_may_be_requeued_starts_over_with_a_restart_count(c
         assert cluster.job(job)["Restarts"] == "1"
     count = runs(cluster)
     assert (count[saved], count[forgotten]) == (2, 2)
+
+
+def test_crontabs_go_on_after_a_kill(cluster: Cluster) -> None:
+    """Of one that a job of it has started and ended isn't saved; of the other one nothing is."""
+    start = "scontrol update PartitionName=cpu State=UP"
+    cluster.login("scontrol", "update", "PartitionName=cpu", "State=DOWN", user="root")
+    cluster.login("sh", "-c", f"echo '* * * * * {RAN}' | scrontab -")
+    [cron] = from_crontab(cluster)
+    until("its time has come", lambda: cluster.job(cron)["Reason"] == "PartitionDown", deadline=90)
+    wait_until_saved(cluster)
+    script = f"""
+    sbatch --hold --output=/dev/null --wrap true
+    {start}
+    echo '@daily true' | setpriv --reuid=daemon --regid=daemon --init-groups scrontab -
+    """
+    with killed(cluster, f"_job_complete: JobId={cron} done", "from crontab entry from uid=1,") as outcomes:
+        cluster.login("bash", "-c", script, user="root")
+    cluster.login(*start.split(), user="root")
+
+    assert outcomes[cron] == "requeued"
+    assert list(outcomes.values()) == ["requeued", "requeued"]
+    assert cluster.login("scrontab", "-l") == f"* * * * * {RAN}\n", "nothing is disabled"
+    for user in ("user", "daemon"):
+        [(job, start)] = from_crontab(cluster, user).items()
+        assert job not in outcomes and start > saved(cluster) - 5, "it has a next time"
+    assert runs(cluster)[cron] == 1
+    for user in ("user", "daemon"):
+        cluster.login("scrontab", "-r", user=user)
+
+
+def from_crontab(cluster: Cluster, user: str = "user") -> dict[str, float]:
+    """The waiting jobs of the user's crontab, and when each starts."""
+    words = ("--noheader", "--states=PENDING", f"--user={user}", "--Format=JobID:|,CronJob:|,StartTime:|")
+    lines = [line.split("|") for line in cluster.login("squeue", *words, user="root").splitlines()]
+    return {job: datetime.fromisoformat(f"{start}+00:00").timestamp() for job, cron, start, _ in lines if cron == "Yes"}
 
 
 def test_a_restart_that_is_no_crash_finds_nothing(cluster: Cluster) -> None:

@@ -400,6 +400,9 @@ class World:
     def never_requeue(self, names: Sequence[str]) -> None:
         self._asked()
 
+    def save_crontab_again(self, user: int) -> None:
+        self.fail(f"user {user} has no crontab")
+
     def left(self) -> float:
         return 1.0
 

@@ -28,6 +28,7 @@ class Places:
     sdiag: str = "sdiag"
     scontrol: str = "scontrol"
     scancel: str = "scancel"
+    scrontab: str = "scrontab"
     slurmrestd: str = "slurmrestd"
     gdb: str = "gdb"
     port: int = 6817

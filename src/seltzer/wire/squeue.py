@@ -25,7 +25,7 @@ _SEPARATOR = "\x1f"
 _ON_NODES = ("JobArrayID", "UserName", "State", "Partition", "NodeList", "TimeLeft", "Requeue", "Reason")
 _HOLDS_NODES = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED"
 _FOR_REPAIR = "%F|%K|%A|%T|%U|%Q"
-_FOR_REQUEUE = ("JobID", "Requeue", "RestartCnt", "BatchFlag", "HetJobID", "Dependency")
+_FOR_REQUEUE = ("JobID", "Requeue", "RestartCnt", "BatchFlag", "HetJobID", "CronJob", "Dependency")
 _FOR_PEOPLE = (
     "JobArrayID",
     "JobID",
@@ -87,6 +87,7 @@ class PendingJob:
     restarts: int
     awaits: frozenset[int]
     """Jobs that it depends on."""
+    from_crontab: bool = False
 
 
 def jobs_on_nodes(hostlist: str) -> list[str]:
@@ -151,10 +152,11 @@ def parse_pending(output: str) -> list[PendingJob]:
 
 def _pending(line: str) -> PendingJob:
     try:
-        job, requeue, restarts, batch, het, dependency, _ = [value.strip() for value in line.split(_SEPARATOR)]
+        job, requeue, restarts, batch, het, cron, dependency, _ = [value.strip() for value in line.split(_SEPARATOR)]
         alone = het in ("", "0", "N/A")
         awaits = frozenset(map(int, _DIGITS.findall(dependency)))
-        return PendingJob(int(job), requeue == "1" and batch != "0" and alone, int(restarts), awaits)
+        may_requeue = requeue == "1" and batch != "0" and alone
+        return PendingJob(int(job), may_requeue, int(restarts), awaits, from_crontab=cron == "Yes")
     except ValueError:
         raise SqueueError(f"squeue printed a line that makes no sense: {line[:200]!r}") from None
 

@@ -17,6 +17,7 @@ from lupa import lua51
 
 from seltzer.build import journal
 from seltzer.build.userconf import UserConf
+from seltzer.guard.recovery.journal import FROM_CRONTAB
 
 NO_VAL, NO_VAL16, NO_VAL64 = 0xFFFFFFFE, 0xFFFE, 2.0**64
 ERROR, REFUSED = -1, 2002
@@ -240,7 +241,7 @@ def test_any_text_comes_back_as_it_was(slurm: Slurm, text: str) -> None:
     ("wanted", "why"),
     [
         ({"het_job_offset": 0}, "it is a part of a heterogeneous job"),
-        ({"cron_job": True}, "it comes from a crontab"),
+        ({"cron_job": True}, FROM_CRONTAB),
         ({"core_spec": 0}, "slurmrestd takes no --core-spec=0"),
         ({"work_dir": b"/home/caf\xe9"}, "current_working_directory isn't UTF-8"),
     ],

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 JOURNAL = "seltzer.journal"
+FROM_CRONTAB = "it comes from a crontab"
+"""What job_submit.lua says of such a job."""
 _MOST = 64 << 20
 _KEY = re.compile(rb'^\s*\{"v": ?1, ?"key": ?"([^"\\]+)"')
 

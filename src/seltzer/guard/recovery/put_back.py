@@ -34,15 +34,16 @@ def put_back(
     keep_jobs: bool,
     recovered: RepairReport,
     keeper: JobKeeper,
-) -> None:
+) -> list[Todo]:
     """Handles the jobs that slurmctld doesn't know, in the order of their IDs, since they may depend on each other.
 
-    Reports each of them. A failure with one job doesn't affect the others.
+    Reports each of them but those that it returns: their crontabs have to be saved again. A failure with one job
+    doesn't affect the others.
     """
     submitted = {job for (job, task), trace in evidence.jobs.items() if trace.submitted and not task}
     missing = sorted((found.jobs | submitted) - known)
     if not missing:
-        return
+        return []
     files = {job: spool.read(found.epoch, job) for job in missing if job in found.jobs}
     read = journal.read(found.epoch, _keys(files, found))
     tasks = evidence.by_array()
@@ -60,7 +61,7 @@ def put_back(
                 recovered.add(str(job), unsaved.owner, each.verdict.outcome, each.verdict.why)
             else:
                 settled.append(each)
-            if each.verdict.outcome == "requeued":
+            if each.verdict.action == "put-back-requeued":
                 started.append(each)
             if each.verdict.action == "put-back-held":
                 held.append(str(job))
@@ -70,6 +71,8 @@ def put_back(
     # Only now: a repair that is cancelled earlier must leave nothing in `lost` that was never reported.
     reported = {job.id for job in recovered.jobs} | recoveries.named(found.epoch)
     for each in settled:
+        if each.is_from_crontab:
+            continue
         unsaved, verdict = each.unsaved, each.verdict
         folder = None if unsaved.has_files else spool.kept(found.epoch, unsaved.id)
         if not folder:
@@ -82,6 +85,7 @@ def put_back(
     # Those that are in the queue now.
     todo = [_as_todo(each) for each in started if each.verdict.outcome == "requeued"]
     holding.hold(requeues.requeue(todo, found, slurm, recovered, late=True), keeper, slurm, recovered)
+    return [_as_todo(each) for each in settled if each.is_from_crontab]
 
 
 def awaited_by_forgotten(known: set[int], found: Findings) -> set[int]:
@@ -138,7 +142,11 @@ class _Settled:
     @property
     def is_back(self) -> bool:
         """Whether slurmctld has accepted it."""
-        return self.verdict.outcome in ("put-back", "requeued", "held") and not self.unsure
+        return self.verdict.outcome in ("put-back", "requeued", "held") and not self.is_from_crontab and not self.unsure
+
+    @property
+    def is_from_crontab(self) -> bool:
+        return self.verdict.action == "crontab"
 
 
 def _settle(

@@ -1,4 +1,5 @@
-"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete, requeue; then put back."""
+"""Repairs what was found while slurmctld schedules nothing: hold, cancel, complete, requeue; then put back, and save
+crontabs again."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from seltzer.guard import log
-from seltzer.guard.recovery import history, holding, requeues, spool, traces
+from seltzer.guard.recovery import crontabs, history, holding, requeues, spool, traces
 from seltzer.guard.recovery.common import DYING, Controller, RepairReport
 from seltzer.guard.recovery.findings import Findings
 from seltzer.guard.recovery.holding import Todo
@@ -31,9 +32,10 @@ def repair(found: Findings, slurm: Controller, keep_jobs: bool, recovered: Repai
     evidence = traces.read(history.read(found.epoch, found.since, found.floor).lines)
     keeper = JobKeeper(found.epoch)
     queue: list[QueueEntry] | None = None
+    from_crontabs: list[Todo] = []
     try:
         queue = _exclude_reused_ids(_ask(slurm), evidence, found)
-        _repair_known(queue, evidence, found, keeper, slurm, recovered)
+        from_crontabs += _repair_known(queue, evidence, found, keeper, slurm, recovered)
     except Cancelled:
         raise
     except Exception as error:  # a SlurmError or an unexpected one: jobs can be put back all the same
@@ -41,7 +43,8 @@ def repair(found: Findings, slurm: Controller, keep_jobs: bool, recovered: Repai
         slurm.pause(DYING)
         _withdraw_all(queue, evidence, keeper, recovered)
     known = {each.job for each in queue} if queue is not None else evidence.recovered
-    put_back(known, evidence, found, slurm, keep_jobs, recovered, keeper)
+    from_crontabs += put_back(known, evidence, found, slurm, keep_jobs, recovered, keeper)
+    crontabs.save_again(from_crontabs, slurm, recovered)
     return keeper.safe
 
 
@@ -72,9 +75,12 @@ def _repair_known(
     keeper: JobKeeper,
     slurm: Controller,
     recovered: RepairReport,
-) -> None:
-    """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are."""
-    todo: dict[str, list[Todo]] = {"hold": [], "cancel": [], "complete": [], "requeue": [], "retire": []}
+) -> list[Todo]:
+    """Repairs the jobs that slurmctld knows, but not as they were, or not for certain as they are.
+
+    Returns those whose crontabs have to be saved again.
+    """
+    todo: dict[str, list[Todo]] = {each: [] for each in ("hold", "cancel", "complete", "requeue", "retire", "crontab")}
     statuses: dict[int, int] = {}
     traced = _with_traces(queue, evidence)
     if found.unlogged:
@@ -98,6 +104,7 @@ def _repair_known(
     holding.hold(held, keeper, slurm, recovered)
     _cancel(todo["cancel"], keeper, slurm, recovered)
     _complete(todo["complete"], statuses, slurm, recovered)
+    return todo["crontab"]
 
 
 def _with_traces(queue: Sequence[QueueEntry], evidence: Evidence) -> list[tuple[str, QueueEntry, Trace]]:
@@ -207,7 +214,10 @@ def _complete(todo: Sequence[Todo], known: Mapping[int, int], slurm: Controller,
             alive = {each.name for each in slurm.queue() if each.state in ALIVE}
             others = [name for name, listed, _ in todo if name in others or listed.name in alive]
     if others:
-        slurm.never_requeue(others)
+        try:
+            slurm.never_requeue(others)
+        except SlurmError as error:  # jobs of a crontab can't be changed
+            log.say(f"not all that have ended can be kept from being requeued: {error}")
         slurm.cancel_jobs(others)
     for name, listed, verdict in todo:
         more = "; it shows as cancelled" if name in others else ""

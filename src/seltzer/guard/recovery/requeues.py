@@ -70,6 +70,7 @@ def waiting(
             each.may_requeue,
             awaited=bool({id_, jobs.get(id_, id_)} & awaited),
             requeued=id_ in before and each.restarts > before[id_],
+            from_crontab=each.from_crontab,
         )
         for id_, each in found.items()
     }

@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -170,7 +171,18 @@ class SlurmCommands:
     def never_requeue(self, names: Sequence[str]) -> None:
         self._update(names, "Requeue=0")
 
+    def save_crontab_again(self, user: int) -> None:
+        """slurmctld cancels the pending jobs of the user's crontab, and creates one for each line."""
+        command = [self._places.scrontab, "-u", str(user)]
+        with tempfile.NamedTemporaryFile(prefix="crontab.") as file:
+            file.write(self._output([*command, "-l"]))
+            file.flush()
+            self._run([*command, file.name])
+
     def _run(self, argv: Sequence[str]) -> str:
+        return self._output(argv).decode(errors="replace")
+
+    def _output(self, argv: Sequence[str]) -> bytes:
         process = self._start(argv, stdin=False)
         try:
             printed, complaint = process.communicate(timeout=self.left())
@@ -184,7 +196,7 @@ class SlurmCommands:
             self.pause(0)
             words = "; ".join(map(bare, complaint.decode(errors="replace").splitlines()))
             raise SlurmError(f"{argv[0]}: {words[:300] or f'code {process.returncode}'}")
-        return printed.decode(errors="replace")
+        return printed
 
     def _start(self, argv: Sequence[str], *, stdin: bool, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         self.left()

@@ -10,12 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seltzer.guard.recovery.journal import Entry
+from seltzer.guard.recovery.journal import FROM_CRONTAB, Entry
 from seltzer.guard.recovery.traces import Trace
 
 Outcome = Literal["put-back", "requeued", "held", "kept", "ran", "cancelled", "lost"]
 Action = Literal[
-    "put-back", "put-back-held", "put-back-requeued", "keep", "hold", "cancel", "complete", "requeue", "retire", "none"
+    "put-back",
+    "put-back-held",
+    "put-back-requeued",
+    "keep",
+    "hold",
+    "cancel",
+    "complete",
+    "requeue",
+    "retire",
+    "crontab",
+    "none",
 ]
 OURS = frozenset({0, 401})
 """Users that may always cancel everybody's jobs: root and SlurmUser."""
@@ -48,6 +58,8 @@ class Waiting:
     """Another job depends on it."""
     requeued: bool = False
     """The guard has requeued it after an earlier crash, and its restart count shows that."""
+    from_crontab: bool = False
+    """slurmctld refuses to hold or change it, and if it is cancelled, its line of the crontab is disabled."""
 
 
 UNKNOWN = Waiting()
@@ -83,6 +95,8 @@ def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
     trace = job.trace
     if _was_cancelled(trace, job.owner) and not any(map(_may_run, job.tasks.values())):
         return JobVerdict("cancelled", "none", "it had been cancelled")
+    if job.entry and job.entry.cannot == FROM_CRONTAB:
+        return JobVerdict("requeued", "crontab", FROM_CRONTAB)
     if trace.interactive:
         return JobVerdict("lost", "none", _interactive(trace))
     if not job.tasks and (trace.finished or (trace.ran and trace.ended)):
@@ -157,6 +171,9 @@ def of_known(
 
 
 def _of_pending(trace: Trace, owner: int | None, unlogged: str, waiting: Waiting) -> JobVerdict | None:
+    if waiting.from_crontab:
+        changed = trace.ran or trace.ended or trace.finished or trace.requeued or _was_cancelled(trace, owner)
+        return JobVerdict("requeued", "crontab", FROM_CRONTAB) if changed or unlogged else None
     if _was_cancelled(trace, owner):
         return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
     if trace.finished or (trace.ran and trace.ended):

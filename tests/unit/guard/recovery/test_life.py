@@ -239,7 +239,7 @@ def test_jobs_that_are_not_settled_are_settled_a_while_after_a_start(rig: Rig) -
     for name in ("scontrol", "scancel"):
         write_program(rig.folder / "commands" / name, f'#!/bin/sh\necho {name} "$@" >> {rig.folder}/said\n')
     write_program(rig.folder / "commands" / "sinfo", "#!/bin/sh\n")
-    pending = "".join(f"{job}\\0371\\0371\\0371\\0370\\037\\037\\n" for job in (12, 13))
+    pending = "".join(f"{job}\\0371\\0371\\0371\\0370\\037No\\037\\037\\n" for job in (12, 13))
     queue = "12|N/A|12|PENDING|1000|5\\n13|N/A|13|PENDING|1000|5\\n"
     answer(rig.folder, f"#!/bin/sh\ncase $* in *--Format=*) printf '{pending}' ;; *) printf '{queue}' ;; esac\n")
     guard = rig.start(settle_after=0.2)

@@ -19,6 +19,7 @@ from tests.unit.guard.recovery.test_files import LINE, T0, save_state, submit, w
 from seltzer.guard import recovery
 from seltzer.guard.processes import Processes
 from seltzer.guard.recovery import history, spool
+from seltzer.guard.recovery.journal import FROM_CRONTAB
 from seltzer.guard.recovery.repairer import Repairer
 from seltzer.guard.recovery.slurm import DUPLICATE, Cancelled, SlurmError
 from seltzer.guard.recovery.verdicts import UNSEEN, may_have_started
@@ -66,6 +67,10 @@ class Ctl:
     """Nodes that don't respond."""
     removed: set[str] = field(default_factory=set)
     """Nodes that Slurm doesn't know any more."""
+    crontabs: dict[int, list[int]] = field(default_factory=dict)
+    """The jobs of each user's crontab."""
+    saved: list[int] = field(default_factory=list)
+    """Users whose crontabs were saved again."""
     looks: int = 0
     """How often it was asked about nodes."""
     unanswered: dict[int, Callable[[Ctl], None]] = field(default_factory=dict)
@@ -90,9 +95,9 @@ class Ctl:
         for listed in self.jobs.values():
             if listed.state == "PENDING":
                 awaits = frozenset({self.awaits[listed.id]} if listed.id in self.awaits else ())
-                found[listed.id] = PendingJob(
-                    listed.id, listed.id in self.free, self.restarts.get(listed.id, 0), awaits
-                )
+                from_crontab = listed.id in self.crontabs.get(listed.user, ())
+                restarts = self.restarts.get(listed.id, 0)
+                found[listed.id] = PendingJob(listed.id, listed.id in self.free, restarts, awaits, from_crontab)
         return found
 
     def has_silent_nodes(self) -> bool:
@@ -171,6 +176,12 @@ class Ctl:
         if any(listed.name in names and listed.state == "COMPLETED" for listed in self.jobs.values()):
             raise SlurmError("Job/step already completing or completed")
         self.never_again += names
+
+    def save_crontab_again(self, user: int) -> None:
+        self._answer()
+        if user not in self.crontabs:
+            raise SlurmError(f"invalid user: {user}")
+        self.saved.append(user)
 
     def left(self) -> float:
         raise SlurmError("there was no time left")
@@ -417,6 +428,39 @@ def test_many_jobs_are_held_with_few_calls_although_each_had_started_somewhere_e
 
 def withdrawn(source: Path) -> bool:
     return b"put aside" in (source / "script").read_bytes()
+
+
+def test_a_job_of_a_crontab_waits_for_its_next_time_and_the_crontab_is_saved_once(epoch: Path) -> None:
+    for job in (12, 13, 14):
+        write_job(epoch, job, key=f"k{job}")
+    journal(epoch, k14={"user_id": "1000"})
+    with (epoch / "seltzer.journal").open("a") as file:
+        line = {"v": 1, "key": "k15", "time": 1, "uid": 1001, "cannot": FROM_CRONTAB, "options": {"user_id": "1001"}}
+        file.write(json.dumps(line) + "\n")
+    write_job(epoch, 15, key="k15")
+    ctl = Ctl(crontabs={1000: [12, 13], 1001: []}, free={12, 13, 14})
+    for job in (12, 13, 14):
+        ctl.knows(job)
+    log = "".join(LINE % (job, START % job) for job in (12, 13)) + LINE % (3, "_job_complete: JobId=12 WEXITSTATUS 0")
+    told = run(epoch, ctl, log)
+    assert told == dict.fromkeys(("12", "13", "15"), "requeued")
+    assert ctl.saved == [1000, 1001]
+    assert not ctl.restarts and not ctl.late and not any(each.held for each in ctl.jobs.values())
+    assert (spool.directory(epoch, 13) / "script").read_text() != "", "its script isn't replaced"
+
+
+def test_a_crontab_that_can_not_be_saved_keeps_no_other_from_it(epoch: Path) -> None:
+    lines = [
+        {"v": 1, "key": f"k{uid}", "time": 1, "uid": uid, "cannot": FROM_CRONTAB, "options": {"user_id": str(uid)}}
+        for uid in (1000, 1001)
+    ]
+    (epoch / "seltzer.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for job in (1000, 1001):
+        write_job(epoch, job, key=f"k{job}")
+    ctl = Ctl(crontabs={1001: []})
+    _, whys = repaired(epoch, ctl, "")
+    assert ctl.saved == [1001]
+    assert "save it with scrontab -e; invalid user: 1000" in whys["1000"]
 
 
 def test_what_can_not_be_held_is_made_to_fail(epoch: Path) -> None:

@@ -289,16 +289,26 @@ def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None
 
 
 def test_pending_jobs_are_read_with_what_a_requeue_needs(places: Places, tmp_path: Path) -> None:
-    line = "".join(f"{value}\x1f" for value in ("12", "1", "2", "2", "N/A", "afterok:7(unfulfilled),afterany:9_*"))
-    other = "".join(f"{value}\x1f" for value in ("13", "0", "0", "1", "N/A", "(null)"))
-    het = "".join(f"{value}\x1f" for value in ("14", "1", "0", "1", "14", "(null)"))
+    awaits = "afterok:7(unfulfilled),afterany:9_*"
+    line = "".join(f"{value}\x1f" for value in ("12", "1", "2", "2", "N/A", "No", awaits))
+    other = "".join(f"{value}\x1f" for value in ("13", "0", "0", "1", "N/A", "Yes", "(null)"))
+    het = "".join(f"{value}\x1f" for value in ("14", "1", "0", "1", "14", "No", "(null)"))
     places = dataclasses.replace(places, squeue=command(tmp_path, "squeue", f"printf '{line}\n{other}\n{het}\n'"))
     slurm = SlurmCommands(places, Processes(), time.monotonic() + 3600)
     assert slurm.pending() == {
         12: PendingJob(12, may_requeue=True, restarts=2, awaits=frozenset({7, 9})),
-        13: PendingJob(13, may_requeue=False, restarts=0, awaits=frozenset()),
+        13: PendingJob(13, may_requeue=False, restarts=0, awaits=frozenset(), from_crontab=True),
         14: PendingJob(14, may_requeue=False, restarts=0, awaits=frozenset()),
     }
+
+
+def test_a_crontab_is_saved_as_it_is(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "crontab").write_bytes(b"@daily caf\xe9\n")
+    script = f'[ "$3" = -l ] && exec cat {tmp_path}/crontab; cp "$3" {tmp_path}/of"$1$2"'
+    places = dataclasses.replace(places, scrontab=command(tmp_path, "scrontab", script))
+    slurm = SlurmCommands(places, Processes(), time.monotonic() + 3600)
+    slurm.save_crontab_again(1000)
+    assert (tmp_path / "of-u1000").read_bytes() == b"@daily caf\xe9\n"
 
 
 def test_half_a_list_of_pending_jobs_is_no_list(slurm: SlurmCommands) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seltzer.guard.recovery.journal import Entry
+from seltzer.guard.recovery.journal import FROM_CRONTAB, Entry
 from seltzer.guard.recovery.traces import Trace
 from seltzer.guard.recovery.verdicts import UNKNOWN, JobVerdict, Unsaved, Waiting, of_known, of_unsaved
 
@@ -62,7 +62,13 @@ UNSAVED: dict[str, tuple[Unsaved, str, str]] = {
     "cancelled with a task that waited": (array(Trace(cancelled=True), CANCELLED), "cancelled", "none"),
     "no journal": (unsaved(entry=None), "kept", "keep"),
     "started, and no journal": (unsaved(Trace(submitted=True, started="n1"), entry=None), "kept", "keep"),
-    "options that can't be kept": (unsaved(entry=Entry({}, "a crontab")), "kept", "keep"),
+    "options that can't be kept": (unsaved(entry=Entry({}, "a het job")), "kept", "keep"),
+    "from a crontab": (unsaved(Trace(), Entry({}, FROM_CRONTAB)), "requeued", "crontab"),
+    "from a crontab, had ended": (
+        unsaved(Trace(started="n1", ended=True), entry=Entry({}, FROM_CRONTAB)),
+        "requeued",
+        "crontab",
+    ),
     "nobody was answered": (unsaved(Trace()), "kept", "keep"),
     "heterogeneous": (unsaved(Trace(submitted=True, heterogeneous=True)), "kept", "keep"),
     "script that isn't text": (Unsaved(7, WAITS, has_script=False, entry=ENTRY), "kept", "keep"),
@@ -150,6 +156,7 @@ KNOWN: dict[str, tuple[Trace, str, str | None]] = {
 
 FREE = Waiting(may_requeue=True, awaited=False)
 ONCE = Waiting(awaited=False)
+CRON = replace(FREE, from_crontab=True)
 FINISHED = Trace(started="n1", status=0, finished=True)
 PENDING: dict[str, tuple[Trace, Waiting, str | None]] = {
     "had started": (STARTED, FREE, "requeue"),
@@ -167,6 +174,11 @@ PENDING: dict[str, tuple[Trace, Waiting, str | None]] = {
     "had been requeued, and Slurm can't be asked": (REQUEUED, UNKNOWN, "hold"),
     "had been requeued by the guard": (REQUEUED, replace(FREE, requeued=True), None),
     "waits": (WAITS, FREE, None),
+    "from a crontab, waits": (WAITS, CRON, None),
+    "from a crontab, had started": (STARTED, CRON, "crontab"),
+    "from a crontab, had ended": (ENDED, CRON, "crontab"),
+    "from a crontab, had ended and waits for its next time": (REQUEUED, CRON, "crontab"),
+    "from a crontab, had been cancelled": (CANCELLED, CRON, "crontab"),
 }
 
 
@@ -180,6 +192,11 @@ def test_what_becomes_of_a_pending_job(name: str) -> None:
 def test_where_lines_are_missing_nothing_is_requeued() -> None:
     verdict = of_known(STARTED, "PENDING", OWNER, "lines are missing", FREE)
     assert verdict and verdict.action == "hold"
+
+
+def test_where_lines_are_missing_a_job_of_a_crontab_waits_for_its_next_time() -> None:
+    verdict = of_known(Trace(), "PENDING", OWNER, "lines are missing", CRON)
+    assert verdict and verdict.action == "crontab"
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -211,7 +228,7 @@ traces = st.builds(
     unseen=st.booleans(),
     finished=st.booleans(),
 )
-waitings = st.builds(Waiting, st.booleans(), st.integers(0, 2), st.booleans())
+waitings = st.builds(Waiting, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 jobs = st.builds(
     Unsaved,
     st.just(7),
@@ -239,7 +256,7 @@ def test_only_what_has_certainly_never_run_runs_by_itself(job: Unsaved, keep_job
 def test_what_is_known_to_have_run_is_never_left_to_run_again(trace: Trace, state: str, waiting: Waiting) -> None:
     verdict = of_known(trace, state, OWNER, waiting=waiting)
     if state == "PENDING" and (trace.ran or trace.finished):
-        assert verdict and verdict.action in ("hold", "cancel", "retire", "requeue")
+        assert verdict and verdict.action in ("hold", "cancel", "retire", "requeue", "crontab")
     if state == "COMPLETED":
         assert verdict is None
 
