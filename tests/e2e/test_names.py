@@ -56,6 +56,8 @@ def is_idle(cluster: Cluster, node: str) -> bool:
 
 
 def test_a_node_has_its_names_everywhere_as_soon_as_it_is_idle(cluster: Cluster) -> None:
+    for where in ("login", "slurmd", "beside"):
+        assert asked(cluster, where, "cpu-1") == [], "and nobody remembers that there was no such name"
     cluster.scale("cpu", 2)
     until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
     nodes = ["cpu-0", "cpu-1", "gpu-0"]
@@ -72,10 +74,12 @@ def test_a_node_has_its_names_everywhere_as_soon_as_it_is_idle(cluster: Cluster)
     assert there.split() == wanted * 2
 
 
-def test_a_job_finds_a_replaced_node_at_once_whatever_dns_remembers(cluster: Cluster) -> None:
+def test_a_replaced_node_is_found_at_once(cluster: Cluster) -> None:
     until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
     before = address(cluster, "cpu-1")
     name = full(cluster, "cpu-1")
+    for where in ("login", "slurmd", "beside", "job"):
+        assert asked(cluster, where, "cpu-1", name) == [before] * 2
     cluster.kubectl("delete", "pod", "cpu-1")
     until("cpu-1 is another pod", lambda: address(cluster, "cpu-1") not in ("", before))
     job = ("srun", "--partition=all", "--nodelist=cpu-0,cpu-1", "--ntasks-per-node=1")
@@ -83,7 +87,11 @@ def test_a_job_finds_a_replaced_node_at_once_whatever_dns_remembers(cluster: Clu
     def answers() -> list[str]:
         return cluster.login(*job, "sh", "-c", ASK, "sh", "cpu-1", name).split()
 
-    assert until("cpu-1 takes jobs", answers) == [address(cluster, "cpu-1")] * 4
+    now = address(cluster, "cpu-1")
+    assert until("cpu-1 takes jobs", answers) == [now] * 4
+    for where in ("login", "slurmd", "beside", "job"):
+        assert asked(cluster, where, "cpu-1", name) == [now] * 2, where
+        assert asked(cluster, where, now, ask=ASK_BACK) == [name], where
 
 
 @contextmanager
@@ -111,3 +119,26 @@ def test_a_job_finds_its_own_nodes_while_dns_is_down(cluster: Cluster) -> None:
         until("the job has asked", lambda: cluster.kubectl(*cat, "ls", "/tmp/names.answers"))
         answers = cluster.kubectl(*cat, "cat", "/tmp/names.answers").stdout.split()
     assert answers == [address(cluster, "cpu-1")] * 2
+
+
+def test_while_dns_is_down_jobs_go_on_and_a_condition_says_so(cluster: Cluster) -> None:
+    dns = ("-n", "kube-system", "scale", "deployment/coredns")
+    job = cluster.hold()
+
+    def names() -> str:
+        found = [
+            each for each in cluster.get("slurmcluster/demo")["status"]["conditions"] if each["type"] == "NamesReady"
+        ]
+        return found[0]["status"] if found else ""
+
+    try:
+        cluster.sandbox.kubectl(*dns, "--replicas=0")
+        until("a condition says so", lambda: names() == "False")
+        assert "name server" in cluster.seltzer("status", "demo", check=False).stdout
+        assert cluster.jobs()[job] == "RUNNING"
+        waiting = cluster.sbatch("true")
+    finally:
+        cluster.sandbox.kubectl(*dns, "--replicas=1")
+    until("it is over", lambda: names() == "True")
+    cluster.wait_for_job(waiting, "COMPLETED")
+    cluster.release(job)

@@ -12,6 +12,7 @@ from seltzer.wire.annotations import CRASH as CRASH
 from seltzer.wire.annotations import EPOCH as EPOCH
 from seltzer.wire.annotations import HOLD as HOLD
 from seltzer.wire.annotations import MESSAGE as MESSAGE
+from seltzer.wire.annotations import NAMES as NAMES
 from seltzer.wire.annotations import NEWS as NEWS
 from seltzer.wire.annotations import PHASE as PHASE
 from seltzer.wire.annotations import RECOVERED as RECOVERED

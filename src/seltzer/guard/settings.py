@@ -47,6 +47,8 @@ class Times:
     announce: float = 10.0  # how often the EndpointSlice is checked for our address
     blocked: float = 1.0  # how often a blocked guard checks whether the cause was fixed
     volume: float = 2.0  # how often the free space is checked
+    names: float = 10.0  # how often the name servers are asked
+    name_server: float = 1.0  # how long one may take to answer
     backoff: tuple[float, ...] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
     steady: float = 60.0  # after this uptime the back-off starts over
     probation: float = 5.0  # a configuration is good once slurmctld has run with it for this long
@@ -86,6 +88,8 @@ class Settings:
     reserve: int = 64 << 20  # bytes of the state volume that are reserved for when it is full
     keep_jobs: bool = True
     """Whether jobs that were acknowledged but not saved are put back."""
+    resolv_conf: Path | None = None
+    """It names the name servers to watch."""
 
 
 def from_environment(env: Mapping[str, str]) -> Settings:
@@ -104,6 +108,7 @@ def from_environment(env: Mapping[str, str]) -> Settings:
             grace=_seconds(env, "SELTZER_STOP_GRACE", 50),
         ),
         keep_jobs=_yes(env, environment.KEEP_JOBS, True),
+        resolv_conf=Path("/etc/resolv.conf"),
     )
 
 

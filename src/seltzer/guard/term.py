@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from seltzer.guard import log
 from seltzer.guard.kube.lease import LeaseKeeper
+from seltzer.guard.name_servers import NameServerWatch
 from seltzer.guard.processes import Processes
 from seltzer.guard.settings import Settings, Times
 from seltzer.guard.slurmctld.config import Rollout
@@ -66,6 +67,10 @@ class Term:
         self._saved = continuity.saved(ours.path)
         self._stamps = Stamps(ours, settings.identity)
         self._volume = Volume(settings, ours.path, self._report)
+        times = settings.times
+        self._names = NameServerWatch(
+            settings.resolv_conf, settings.endpointslice, self._report, times.names, times.name_server
+        )
         self._backoff = Backoff(self._times)
         self._unreported = False  # whether the next start goes unreported
         self._reregister = False  # whether all nodes have to register twice with the next slurmctld
@@ -81,6 +86,7 @@ class Term:
     def run(self) -> None:
         """Run until something ends the term. When this returns or raises, slurmctld has ended."""
         self._volume.start()
+        self._names.start()
         try:
             while (reason := self._end_reason()) is None:
                 if self._keeper.hold:
@@ -89,6 +95,7 @@ class Term:
                     self._run_slurmctld()
         finally:
             self._volume.stop()
+            self._names.stop()
         log.say(f"epoch {self._epoch.number} ends: {reason.value}")
         if reason is Reason.FENCED:
             self._keeper.give_up_term()

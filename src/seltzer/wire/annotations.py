@@ -21,6 +21,8 @@ RESTARTS: Final = "seltzer.dev/restarts"
 """How many times this guard has restarted a crashed slurmctld."""
 VOLUME: Final = "seltzer.dev/volume"
 """JSON: free space and size of the state volume."""
+NAMES: Final = "seltzer.dev/names"
+"""Why the name servers of slurmctld's pod are of no use; absent if they answer."""
 
 # Written by the guard, about the cluster. They outlive the guard that wrote them.
 EPOCH: Final = "seltzer.dev/epoch"

@@ -9,6 +9,7 @@ from seltzer_sandbox.run import network
 COREDNS_IMAGE = "seltzer.dev/coredns:dev"
 _SYSTEM = "kube-system"
 
+# Nothing is cached: the address of a replaced node is right at once (docs/operations.md, Network requirements).
 # There is no upstream DNS: other names do not exist. With SERVFAIL instead of NXDOMAIN, clients retry for ten seconds
 # (slurmctld with a login pod's host name, for example).
 _COREFILE = """.:53 {
@@ -20,9 +21,8 @@ _COREFILE = """.:53 {
     kubernetes cluster.local in-addr.arpa ip6.arpa . {
         pods insecure
         fallthrough in-addr.arpa ip6.arpa
-        ttl 5
+        ttl 0
     }
-    cache 5
     loadbalance
 }
 """

@@ -23,6 +23,7 @@ _OURS = {
     "started": wire.STARTED,
     "restarts": wire.RESTARTS,
     "volume": wire.VOLUME,
+    "names": wire.NAMES,
 }
 # They describe the cluster, not this guard: a predecessor's values stay until we know better.
 _INHERITED = {

@@ -36,7 +36,8 @@ def status(
     findings = [_ready(seen, components, config), *components, config]
     findings += [controller_status.state_safe(seen), _reconciled(failures)]
     home_ready = home.of_cluster(cluster, seen.home, seen.home_name, seen.now)
-    findings += [each for each in (standby, home_ready, seen.users.finding) if each]
+    names = controller_status.names_ready(seen)
+    findings += [each for each in (standby, names, home_ready, seen.users.finding) if each]
     lease = seen.lease
     annotations = lease.metadata.annotations if lease else {}
     failed_over = lease is not None and lease.spec.lease_transitions > 0 and lease.spec.acquire_time

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from seltzer.api.core import Pod
 from seltzer.api.status import ControllerStatus, Crash, Recovered, Standby, VolumeStatus
-from seltzer.plan import pod_state
+from seltzer.plan import conditions, pod_state
 from seltzer.plan.cluster import deployment_status, stuck_pods
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, ClusterObservation
 from seltzer.plan.cluster.guard_report import GuardReport
@@ -153,6 +153,19 @@ def state_safe(seen: ClusterObservation) -> Finding:
         )
         return _no("StateSafe", "LowSpace", words)
     return Finding("StateSafe", "True", "EnoughSpace", room)
+
+
+def names_ready(seen: ClusterObservation) -> Finding | None:
+    """NamesReady: whether DNS answers slurmctld's pod; None if it always has."""
+    trouble = GuardReport(seen.lease).names
+    if not trouble:
+        known = conditions.find(seen.cluster.status.conditions, "NamesReady")
+        return Finding("NamesReady", "True", "Answering", "DNS answers") if known else None
+    words = (
+        f"in slurmctld's pod, {trouble}: running jobs go on, but new steps and new logins wait; look at the DNS of "
+        "Kubernetes, usually 'kubectl -n kube-system get pods -l k8s-app=kube-dns'"
+    )
+    return _no("NamesReady", "DNSDown", words)
 
 
 def _guard_message(report: GuardReport) -> str:

@@ -16,6 +16,7 @@ from seltzer.api.labels import (
     EPOCH,
     HOLD,
     MESSAGE,
+    NAMES,
     NEWS,
     PHASE,
     RECOVERED,
@@ -52,6 +53,8 @@ class GuardReport:
         self.epoch = _number(self._annotations.get(EPOCH))
         self.restarts = _number(self._annotations.get(RESTARTS))
         self.failovers = lease.spec.lease_transitions if lease else 0
+        self.names = self._annotations.get(NAMES, "") if self.holder else ""
+        """Why names can't be resolved; empty: they can be, or nobody has looked."""
         self.hold = self._annotations.get(HOLD) == "true"
         self.runs = self._annotations.get(PHASE) == "running"
 

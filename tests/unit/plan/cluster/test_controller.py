@@ -156,6 +156,7 @@ QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCrea
         ("StateSafe", looking(lease=lease(phase="blocked", message="two epochs")), "False", "Blocked", "two epochs"),
         ("StateSafe", looking(lease=lease(volume="nonsense")), "Unknown", "Starting", "hasn't been looked at"),
         ("StateSafe", seen(), "Unknown", "Starting", "hasn't been looked at"),
+        ("NamesReady", looking(lease=lease(names="no answer")), "False", "DNSDown", "new steps and new logins wait"),
     ],
 )
 def test_conditions(type_: str, observation: ClusterObservation, expected: str, reason: str, words: str) -> None:
@@ -166,6 +167,15 @@ def test_conditions(type_: str, observation: ClusterObservation, expected: str, 
 
 def test_without_a_wanted_standby_nothing_is_said_of_one() -> None:
     assert not [each for each in told(looking()).conditions if each.type == "StandbyReady"]
+
+
+def test_names_have_a_condition_once_dns_was_down() -> None:
+    down = looking(lease=lease(names="no answer"))
+    assert condition(told(down), "ControllerReady") == condition(told(looking()), "ControllerReady")
+    after = looking()
+    assert not [each for each in told(after).conditions if each.type == "NamesReady"]
+    after = replace(after, cluster=replace_status(after.cluster, told(down)))
+    assert condition(told(after), "NamesReady").status == "True"
 
 
 def test_a_low_volume_takes_nobodys_readiness_away() -> None:
@@ -281,6 +291,7 @@ def events(before: ClusterObservation, after: ClusterObservation) -> list[Planne
             [("Normal", "EnoughSpace", "3.0 GiB of 4.0 GiB are free")],
         ),
         (looking(), looking(lease=lease(volume=room(2 * GIB))), []),
+        (looking(), looking(lease=lease(names="no answer")), [("Warning", "DNSDown", "in slurmctld's pod, no answer")]),
         (
             looking(),
             looking(lease=lease(crash=json.dumps(CRASHED))),
