@@ -275,7 +275,7 @@ def test_a_command_is_not_left_behind_by_an_error_that_comes_right_after_its_sta
     with pytest.raises(SlurmError, match="no time left"):
         SlurmCommands(other, Slow(), 0.3).queue()
     (process,) = started
-    assert process.returncode == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None:

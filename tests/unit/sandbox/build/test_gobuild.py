@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_program
 
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
@@ -45,9 +46,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    go = tmp_path / "go"
-    go.write_text(GO)
-    go.chmod(0o755)
+    go = write_program(tmp_path / "go", GO)
     for module in (ONE, TWO, APART):
         folder = tmp_path / "sources" / module.folder
         (folder / "inner").mkdir(parents=True)
