@@ -19,12 +19,12 @@ LoginSetName = Annotated[
         15,
     ),
 ]
-# Objects of a cluster called `<cluster>-login` end with these words.
-_TAKEN = ("config", "group", "home", "keys", "login", "passwd", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "uids")
+TAKEN = ("config", "group", "home", "keys", "login", "passwd", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "uids")
+"""Objects of a cluster called `<cluster>-login` end with these words, all names of components among them."""
 LOGINS_RULE = Rule(
-    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(_TAKEN)})"
+    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(TAKEN)})"
     " && !each.name.matches('^(keys|login|trial)-'))",
-    f"a login set can't be called {', '.join(_TAKEN[:-1])} or {_TAKEN[-1]}, nor begin with keys-, login- or trial-:"
+    f"a login set can't be called {', '.join(TAKEN[:-1])} or {TAKEN[-1]}, nor begin with keys-, login- or trial-:"
     " choose another name",
     ".logins",
 )

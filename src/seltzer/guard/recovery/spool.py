@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seltzer.guard import log
 from seltzer.guard.state.epoch import sync
+from seltzer.wire import environment
 
 RECOVERY = "seltzer.recovery"
 LOST = "lost"
@@ -48,7 +49,7 @@ class Files:
         """The journal's key for this job."""
         for each in self.environment or ():
             name, _, value = each.partition("=")
-            if name == "SELTZER_JOB":
+            if name == environment.JOB:
                 return value
         return ""
 
