@@ -135,10 +135,11 @@ class Ldap(Part, frozen=True, kw_only=True):
     """Where groups are, if users are elsewhere; by default baseDN."""
 
     bind_secret: LdapBindSecret | None = None
-    """Who asks; by default nobody logs in to the directory. A change of the Secret counts at once."""
+    """The account that reads the directory; by default the directory is read anonymously. A changed Secret is used at
+    once."""
 
     ca_secret: LdapCaSecret | None = None
-    """The authorities that have signed the directory's certificates; by default the public ones are trusted."""
+    """The authorities that sign the directory's certificates; by default the public ones."""
 
     ca_config_map: LdapCaConfigMap | None = None
     """The same authorities, if a ConfigMap has them."""

@@ -65,7 +65,7 @@ class SessionLimits(Part, frozen=True, kw_only=True):
     """The memory that a process can allocate, at least 64Mi, such as 8Gi; by default as much as the pod has."""
 
     cpu_time: Duration | None = None
-    """The CPU time after which a process is ended, such as 30m; by default never. Work belongs into jobs."""
+    """The CPU time after which a process is ended, such as 30m; by default never. Run long work as jobs."""
 
 
 class LoginPods(Part, frozen=True, kw_only=True):

@@ -74,7 +74,7 @@ def _domains(cluster: SlurmCluster, images: Images) -> Sequence[str]:
 def _service(cluster: SlurmCluster, owners: Sequence[SlurmCluster] | Sequence[NodeSet]) -> Manifest:
     namespace = owners[0].metadata.namespace
     head = names.manifest("Service", "v1", cluster, slurmd.NAME, service(cluster, namespace), owner=owners[0])
-    # The last owner to go takes it along. Only one of several could be the controller.
+    # Deleted with its last owner. Only one of several could be the controller.
     references: list[Mapping[str, object]] = [reference for owner in owners for reference in names.owners(owner)]
     if namespace != cluster.metadata.namespace:
         references = [{**reference, "controller": False} for reference in references]

@@ -197,7 +197,7 @@ class ClusterController:
         }
 
     def _surplus(self, cluster: SlurmCluster) -> tuple[Delete, ...]:
-        """Objects of variants of a component that the spec doesn't name any more, such as a login set."""
+        """Objects of variants that were removed from the spec, such as a login set."""
         key = key_of(cluster)
         wanted = {label for component in COMPONENTS for label in component.labels(cluster)}
         return tuple(

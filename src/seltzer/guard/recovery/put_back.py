@@ -92,7 +92,7 @@ def put_back(
 def awaited_by_forgotten(known: set[int], found: Findings) -> set[int]:
     """The jobs on which jobs depend that slurmctld doesn't know yet.
 
-    Rather too many than too few: the minutes of a delay in a dependency count as a job, too.
+    It may contain too many, never too few: it takes the minutes of a delay in a dependency for a job.
     """
     files = {job: spool.read(found.epoch, job) for job in found.jobs - known}
     if not files:

@@ -76,7 +76,7 @@ async def test_silence_ends_it() -> None:
 async def test_it_ends_with_its_input(tmp_path: Path) -> None:
     """As in a container, where nobody kills what `kubectl exec` has started: its input ends, and no more."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*Loop(["echo", "x"], mark="|").words, stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(*Loop(["echo", "x"], separator="|").words, stdin=pipe, stdout=pipe)
     said, _ = await process.communicate(b"\n\n")
     assert (process.returncode, said) == (0, b"x\n|0 |x\n|0 |")
 
