@@ -230,7 +230,7 @@ global.trusted-host='mirror.example'
     }
 
 
-def test_what_uv_was_told_itself_wins_and_then_the_environment(tmp_path: Path) -> None:
+def test_uvs_own_settings_win_and_then_the_environment(tmp_path: Path) -> None:
     config = ":env:.index-url='https://env.example'\nglobal.index-url='https://file.example'\n"
     assert uv_settings(tmp_path, config)["UV_DEFAULT_INDEX"] == "https://env.example"
     told = uv_settings(tmp_path, config, UV_DEFAULT_INDEX="https://uv.example")

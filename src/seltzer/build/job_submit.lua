@@ -1,5 +1,5 @@
 -- Written by Seltzer: keeps what each batch job asked for, so that a job that slurmctld has acknowledged and not yet
--- saved when it is killed can be put back. The site's own script is in job_submit_site.lua and decides as ever.
+-- saved when it is killed can be put back. The site's own script is in job_submit_site.lua, and still decides.
 --
 -- For each batch job that is accepted, one line of JSON is in the journal before the job has an ID, and the line's key
 -- is in the job's environment as SELTZER_JOB, the first of that name. Its script and environment are in its directory.
@@ -528,7 +528,7 @@ local function submit(job, partitions, uid)
     if has_site then
         code = site_submit(job, partitions, uid)
     else
-        -- Slurm makes this table of all jobs anew every second. Nobody reads it, and keeping it is work for Lua.
+        -- Slurm rebuilds this table of all jobs every second. Nothing reads it, and keeping it costs Lua time.
         slurm.jobs = nil
     end
     if accepted(code) then
@@ -552,7 +552,7 @@ local function modify(job, record, partitions, uid)
     return code
 end
 
--- A site's script that lacks one of them is refused by Slurm, as ever.
+-- Slurm rejects a site's script that lacks one of them, as always.
 if type(site_submit) == "function" or not has_site then
     slurm_job_submit = submit
 end

@@ -81,7 +81,7 @@ def binder(cluster: SlurmCluster, images: Images) -> Manifest:
     }
     built = pods.customised(spec, [cluster.spec.pod_template], COMPONENT, labels=names.labels(cluster, COMPONENT))
     head = names.manifest("Pod", "v1", cluster, COMPONENT, names.home(cluster))
-    # Where it may run is the user's to say; sidecars and other volumes would only keep it.
+    # The user's podTemplate says where it may run. Sidecars and other volumes could only prevent its start.
     only = [each for each in built["spec"]["containers"] if each["name"] == COMPONENT]
     ours = {"containers": only, "volumes": spec["volumes"]}
     return {**head, "metadata": {**built["metadata"], **head["metadata"]}, "spec": {**built["spec"], **ours}}
@@ -109,7 +109,7 @@ def _pairs(home_claim: str, mounts: Iterable[Mount]) -> list[tuple[Manifest, Man
 
 
 def _pair(mount: Mount) -> tuple[Manifest, Manifest]:
-    # A prefix: the pods have volumes of our own, and podTemplates may add some.
+    # The prefix avoids the names of our own volumes and of those in podTemplates.
     name = f"mount-{mount.name}"
     volume = _claimed(name, mount.claim) if mount.claim else {**(mount.volume or {}), "name": name}
     mounted: Manifest = {"name": name, "mountPath": mount.path}

@@ -163,7 +163,7 @@ def test_a_script_that_the_site_does_not_use_is_not_run_for_it() -> None:
         ({"job_submit.lua": "", "job_submit_site.lua": ""}, "for your job_submit.lua: rename the file"),
     ],
 )
-def test_a_site_whose_script_cannot_be_run_beside_ours_is_told(files: Mapping[str, str], words: str) -> None:
+def test_a_site_whose_script_cannot_be_run_beside_ours_is_reported(files: Mapping[str, str], words: str) -> None:
     with pytest.raises(ConfigRefused, match=words):
         keeping("lua", files)
 

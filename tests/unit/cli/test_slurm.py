@@ -164,13 +164,13 @@ def test_commands_run_on_the_named_login_set_or_the_first_that_has_pods() -> Non
         slurm.deployment(objects.cluster(), "gpu")
 
 
-def test_a_cluster_that_is_not_ready_is_told_and_tried() -> None:
+def test_a_cluster_that_is_not_ready_is_reported_and_tried() -> None:
     assert slurm.hindrance(cluster(condition("LoginReady"), condition("ControllerReady"))) == ""
     note = slurm.hindrance(cluster(condition("ControllerReady", "False", "Starting", "slurmctld is starting")))
     assert note == "note: demo isn't ready: slurmctld is starting (Starting)"
 
 
-def test_a_command_that_fails_is_told_in_its_own_words(
+def test_a_command_that_fails_is_reported_in_its_own_words(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = "E1116 00:13:02.431074 20562 websocket.go:296] Unknown stream"

@@ -1,4 +1,4 @@
-"""News of a cluster: from watches on an API server, and from commands that stand for Slurm's."""
+"""Updates of a cluster: from watches on an API server, and from commands that stand in for Slurm's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ pytestmark = pytest.mark.real_time
 
 NOW = 1_800_000_000
 LABELS = {"seltzer.dev/cluster": "demo", "seltzer.dev/cluster-namespace": "ns"}
-# kubectl, for one machine: the command runs here, where a folder has Slurm's commands and tells which pod is asked.
+# kubectl, for one machine: the command runs here, where a folder has Slurm's commands. A file names the pods that it
+# was called for.
 KUBECTL = """#!/bin/sh
 for word; do case $word in pod/*|deployment/*) pod=$word;; esac; done
 while [ "$1" != "--" ]; do shift; done; shift
@@ -48,7 +49,7 @@ case "$*" in *nodes*) cat {folder}/nodes.json;; *) echo '{{"partitions": []}}';;
 
 
 class Rig:
-    """An API server, Slurm's commands, and what the feed has told."""
+    """An API server, Slurm's commands, and the feed's updates."""
 
     def __init__(self, server: FakeApiServer, folder: Path) -> None:
         self.server, self.folder = server, folder
@@ -132,7 +133,7 @@ async def test_both_sides_are_in_the_news(rig: Rig) -> None:
     assert news.ahead == 7
 
 
-async def test_what_changes_in_slurm_is_told(rig: Rig) -> None:
+async def test_what_changes_in_slurm_is_reported(rig: Rig) -> None:
     async with fed(rig):
         await rig.until(lambda news: state(news) == "IDLE")
         rig.slurm(cpu_0="DOWN", cpu_1="IDLE")
@@ -141,7 +142,7 @@ async def test_what_changes_in_slurm_is_told(rig: Rig) -> None:
     assert rig.asked() == ["pod/a"]  # by one command all the time
 
 
-async def test_what_changes_in_kubernetes_is_told(rig: Rig) -> None:
+async def test_what_changes_in_kubernetes_is_reported(rig: Rig) -> None:
     async with fed(rig):
         await rig.until(lambda news: not news.trouble)
         await rig.pod("cpu-1", "slurmd")
@@ -202,7 +203,7 @@ async def test_nonsense_is_no_answer(rig: Rig) -> None:
         await rig.until(lambda news: not news.trouble)
 
 
-async def test_an_api_server_that_is_away_is_told_and_waited_for(rig: Rig) -> None:
+async def test_an_api_server_that_is_away_is_reported_and_waited_for(rig: Rig) -> None:
     async with fed(rig):
         await rig.until(lambda news: not news.trouble)
         await rig.server.stop()
@@ -212,7 +213,7 @@ async def test_an_api_server_that_is_away_is_told_and_waited_for(rig: Rig) -> No
         await rig.until(lambda news: not news.trouble)
 
 
-async def test_a_cluster_that_is_gone_is_told(rig: Rig) -> None:
+async def test_a_cluster_that_is_gone_is_reported(rig: Rig) -> None:
     async with fed(rig):
         await rig.until(lambda news: not news.trouble)
         await rig.client.delete(kinds.CLUSTERS, "demo", "ns")

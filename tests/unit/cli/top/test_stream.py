@@ -61,7 +61,7 @@ async def test_a_command_that_ends_tells_its_last_words() -> None:
             await anext(rounds)
 
 
-async def test_a_command_that_is_not_there_is_told_too() -> None:
+async def test_a_command_that_is_not_there_is_reported_too() -> None:
     async with asked("/nowhere/at/all") as rounds:
         assert (await anext(rounds)).code == 127
 
@@ -106,7 +106,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def test_who_is_in_a_hurry_need_not_wait() -> None:
+async def test_a_hurry_ends_the_pause() -> None:
     pace = Pace(interval=3600.0)
     async with asked("echo", "x", pace=pace) as rounds:
         await anext(rounds)

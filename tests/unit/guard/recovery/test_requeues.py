@@ -534,7 +534,7 @@ def test_when_slurmctld_falls_silent_no_node_counts_as_removed(epoch: Path) -> N
     assert ctl.looks == 1 and not ctl.now
 
 
-def test_who_can_not_tell_whether_nodes_respond_lets_no_job_start(epoch: Path) -> None:
+def test_while_it_is_unknown_whether_nodes_respond_no_job_starts(epoch: Path) -> None:
     class Mute(Ctl):
         def silent_nodes(self, hostlist: str) -> set[str]:
             raise SlurmError("no")

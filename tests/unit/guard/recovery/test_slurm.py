@@ -151,7 +151,7 @@ def test_a_part_that_is_refused_prevents_no_other_part(
     assert firsts == (sorted(wanted * 2) if name == "hold" else wanted), "what is held needs its reason"
 
 
-def test_what_a_command_complains_about_is_told(slurm: SlurmCommands) -> None:
+def test_what_a_command_complains_about_is_reported(slurm: SlurmCommands) -> None:
     with pytest.raises(SlurmError, match="Kill job error"):
         slurm.cancel_jobs(["12"])
 
