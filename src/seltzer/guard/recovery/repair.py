@@ -156,7 +156,7 @@ def _in_range(task: str, ranges: str) -> bool:
 
 
 def _retire(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> list[Todo]:
-    """Ends pending jobs that have already run to their end. Slurm can't be told how they ended. Returns those that are
+    """Cancels pending jobs that have already run to their end: Slurm takes no status for them. Returns those that are
     still in the queue."""
     if not todo:
         return []

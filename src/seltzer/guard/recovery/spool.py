@@ -246,7 +246,7 @@ def _text(file: Path) -> str | None:
 
 
 def _shorten(lost: Path) -> None:
-    """Keep only the newest jobs, or they would fill the volume; and those of the last day: nobody may know of them."""
+    """Keep the newest jobs, and all of the last day, which perhaps nobody has seen. More would fill the volume."""
     found = sorted((folder.stat().st_mtime, folder) for _, folder in _jobs(lost))
     for at, folder in found[:-KEPT]:
         if at < found[-1][0] - _DAY:
