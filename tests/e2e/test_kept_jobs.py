@@ -303,8 +303,8 @@ def test_crontabs_go_on_after_a_kill(cluster: Cluster) -> None:
     assert list(outcomes.values()) == ["requeued", "requeued"]
     assert cluster.login("scrontab", "-l") == f"* * * * * {RAN}\n", "nothing is disabled"
     for user in ("user", "daemon"):
-        [(job, start)] = from_crontab(cluster, user).items()
-        assert job not in outcomes and start > saved(cluster) - 5, "it has a next time"
+        [(job, begins)] = from_crontab(cluster, user).items()
+        assert job not in outcomes and begins > saved(cluster) - 5, "it has a next time"
     assert runs(cluster)[cron] == 1
     for user in ("user", "daemon"):
         cluster.login("scrontab", "-r", user=user)
