@@ -29,6 +29,7 @@ needs=(
     buildah:buildah
     conntrack:conntrack
     flock:util-linux
+    gcc:gcc # used by tests that compile the libraries of our images
     gpgv:gpgv
     ip:iproute2
     iptables:iptables
@@ -41,6 +42,7 @@ needs=(
     slapd:slapd # used by tests that read a directory
     ssh:openssh-client # used by tests that log in
     tmux:tmux # used by tests that read a terminal
+    /usr/include/stdio.h:libc6-dev # used by gcc
     /etc/ssl/certs/ca-certificates.crt:ca-certificates
     /usr/lib/podman/netavark:netavark # required by newer versions of buildah, though our builds use no such network
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring

@@ -698,7 +698,7 @@ async def test_a_list_comes_in_pages_and_is_chosen_by_labels_and_names(rig: Rig)
 
 
 class Watched:
-    """A watch, and what it has told so far."""
+    """A watch, and what it has reported so far."""
 
     def __init__(self, rig: Rig, resource: Resource[Item], **params: str) -> None:
         self._rig = rig

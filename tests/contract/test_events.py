@@ -1,4 +1,4 @@
-"""Events on the real API server: told once, counted when they happen again."""
+"""Events on the real API server: written once, counted when they happen again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs as the real squeue tells them."""
+"""Jobs as the real squeue prints them."""
 
 from __future__ import annotations
 

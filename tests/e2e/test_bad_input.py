@@ -167,7 +167,7 @@ def test_a_template_that_takes_away_what_the_pod_is_for_is_refused(
     cluster.wait("nodeset/cpu", "Ready")
 
 
-def test_a_template_that_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> None:
+def test_a_template_that_the_api_server_refuses_is_reported_in_its_words(cluster: Cluster) -> None:
     bad = {"podTemplate": {"spec": {"priority": "high", "containers": [{"name": "side"}]}}}
     cluster.apply(nodeset("invalid", replicas=2, **bad))
     message = told(cluster, "nodeset/invalid", "Ready", "Refused")
@@ -223,7 +223,7 @@ def said(cluster: Cluster, what: str, words: str, kind: str = "Ready") -> str | 
     return message if words in message else None
 
 
-def test_a_quota_that_is_used_up_is_told_and_more_of_it_goes_on(cluster: Cluster) -> None:
+def test_a_quota_that_is_used_up_is_reported_and_more_of_it_goes_on(cluster: Cluster) -> None:
     pods = len(cluster.pods())
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
     cluster.apply({**quota, "spec": {"hard": {"pods": str(pods)}}})
@@ -236,7 +236,7 @@ def test_a_quota_that_is_used_up_is_told_and_more_of_it_goes_on(cluster: Cluster
     cluster.kubectl("delete", "resourcequota/few", "nodeset/crowd", "--timeout=60s")
 
 
-def test_a_volume_that_nobody_gives_is_told_with_what_to_do(cluster: Cluster) -> None:
+def test_a_volume_that_nobody_provides_is_reported_with_what_to_do(cluster: Cluster) -> None:
     storage = {"className": "no-such-class", "onDelete": "delete"}
     cluster.apply(cluster.manifest("SlurmCluster", "dry", {"controller": {"storage": storage}}))
     message = told(cluster, "slurmcluster/dry", "ControllerReady", "VolumePending")

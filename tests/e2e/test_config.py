@@ -145,7 +145,7 @@ def test_no_other_file_leads_to_one_that_nobody_checked(cluster: Cluster, file: 
     cluster.configure({file: "# no devices here\n" if file == "gres.conf" else None})
 
 
-def test_a_partition_option_that_slurm_refuses_is_told_and_corrected(cluster: Cluster) -> None:
+def test_a_partition_option_that_slurm_refuses_is_reported_and_corrected(cluster: Cluster) -> None:
     before = cluster.slurmctld()
     ref = {"clusterRef": {"name": "demo"}, "replicas": 1}
     cluster.apply(cluster.manifest("NodeSet", "odd", {**ref, "partition": {"options": "MaxTime=banana"}}))

@@ -163,7 +163,7 @@ def test_with_a_standby_a_killed_node_costs_seconds(pair: Cluster) -> None:
     pair.release(job)
 
 
-def test_a_crash_is_told_with_its_last_words_and_its_core_is_at_hand(pair: Cluster) -> None:
+def test_a_crash_is_reported_with_its_last_words_and_its_core_is_at_hand(pair: Cluster) -> None:
     pod = controller(pair)["pod"]
     beside(pair, pod, "kill", "-SEGV", slurmctld(pair, pod))
     crash = until("the crash is told", lambda: pair.status().get("crash"))

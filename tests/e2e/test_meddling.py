@@ -174,7 +174,7 @@ def owner(cluster: Cluster) -> dict[str, str]:
     return {"apiVersion": found["apiVersion"], "kind": found["kind"], **its}
 
 
-def test_a_cordon_while_slurm_is_out_of_reach_is_told_as_soon_as_it_is_back(cluster: Cluster) -> None:
+def test_a_cordon_while_slurm_is_out_of_reach_is_reported_as_soon_as_it_is_back(cluster: Cluster) -> None:
     broken = {"spec": {"containers": [{"name": "slurmrestd", "image": NO_IMAGE}]}}
     cluster.patch("slurmcluster", "demo", {"spec": {"rest": {"podTemplate": broken}}})
     # A Deployment keeps an old pod until the new one is ready: it has to be made to let it go.

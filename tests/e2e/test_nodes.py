@@ -179,7 +179,7 @@ def test_a_job_that_waits_for_kubernetes_is_told_so(cluster: Cluster) -> None:
     cluster.wait_ready()
 
 
-def test_a_drain_of_seltzers_is_told_with_its_cause_and_a_resume_is_warned_of(cluster: Cluster) -> None:
+def test_a_drain_of_seltzers_is_reported_with_its_cause_and_a_resume_is_warned_of(cluster: Cluster) -> None:
     machine = cluster.pods("cpu")["cpu-1"]["spec"]["nodeName"]
     cause = f"Kubernetes node {machine} is cordoned"
     cluster.sandbox.kubectl("cordon", machine)
@@ -225,7 +225,7 @@ def test_a_narrow_terminal_shows_reasons_below_their_nodes(cluster: Cluster) -> 
     cluster.wait_ready()
 
 
-def test_where_slurm_can_not_be_asked_the_rest_is_told_and_that_it_is_not_all(cluster: Cluster) -> None:
+def test_where_slurm_can_not_be_asked_the_rest_is_reported_and_that_it_is_not_all(cluster: Cluster) -> None:
     cluster.seltzer("debug", "demo", "--no-shell")
     try:
         answer = cluster.seltzer("nodes", "demo")

@@ -218,6 +218,8 @@ def test_elsewhere_than_on_a_terminal_it_is_text(cluster: Cluster) -> None:
     assert "\x1b" not in once
 
 
-def test_a_cluster_that_is_not_there_is_told_before_the_screen_is_taken(cluster: Cluster, terminal: Terminal) -> None:
+def test_a_cluster_that_is_not_there_is_reported_before_the_screen_is_taken(
+    cluster: Cluster, terminal: Terminal
+) -> None:
     terminal.type(f"seltzer -n {SPACE} top demmo; echo it ended with $?\n")
     terminal.sees("there is no SlurmCluster 'demmo' in namespace 'top'; did you mean 'demo'?", "it ended with 1")

@@ -179,7 +179,7 @@ class Rig:
         return ""
 
     def phase(self) -> str:
-        """What the guard tells of slurmctld."""
+        """What the guard reports of slurmctld."""
         for id_, item in self._server.state.items("coordination.k8s.io", "leases"):
             if id_.name == "demo-slurmctld":
                 return str((item["metadata"].get("annotations") or {}).get("seltzer.dev/phase", ""))

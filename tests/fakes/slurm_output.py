@@ -37,6 +37,6 @@ PARTITIONS = (
 )
 
 
-def printed(*jobs: dict[str, str], now: str = str(CLOCK), told: str = NODES, mark: str = MARK) -> str:
-    lines = "\n".join("".join(f"{value}{mark}" for value in each.values()) for each in jobs)
-    return f"{now}{mark}{told}{mark}{PARTITIONS}{mark}{lines}{mark}"
+def printed(*jobs: dict[str, str], now: str = str(CLOCK), told: str = NODES, separator: str = MARK) -> str:
+    lines = "\n".join("".join(f"{value}{separator}" for value in each.values()) for each in jobs)
+    return f"{now}{separator}{told}{separator}{PARTITIONS}{separator}{lines}{separator}"

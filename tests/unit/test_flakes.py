@@ -22,7 +22,7 @@ def test_tests_have_the_names_that_pytest_takes() -> None:
     assert flakes.outcome(JUNIT) == (1, failed)
 
 
-def test_who_fails_most_often_comes_first() -> None:
+def test_the_test_that_fails_most_often_comes_first() -> None:
     runs = [Run(9, ("b",), 1.0), Run(10, (), 1.0), Run(8, ("a", "c"), 1.0), *(Run(9, ("c",), 1.0) for _ in range(9))]
     assert list(flakes.report(runs)) == [
         "3 tests failed in 11 of 12 runs:",
@@ -32,7 +32,7 @@ def test_who_fails_most_often_comes_first() -> None:
     ]
 
 
-def test_a_suite_that_never_fails_is_told_in_a_line() -> None:
+def test_a_suite_that_never_fails_is_reported_in_a_line() -> None:
     assert list(flakes.report([Run(10, (), 1.0)] * 3)) == ["no test failed in 3 runs"]
 
 

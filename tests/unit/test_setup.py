@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 REPO = Path(__file__).parents[2]
 TRIXIE = 'ID=debian\nVERSION_ID="13"\nPRETTY_NAME="Debian 13 (trixie)"\n'
@@ -146,10 +147,8 @@ def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
 
 def test_a_python_that_is_too_old_or_without_venv_is_passed_over(tmp_path: Path) -> None:
     for name in ("python3", "python3.14", "python3.13", "python3.12"):
-        (tmp_path / name).write_text("#!/bin/sh\nexit 1\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "python3.11").write_text("#!/bin/sh\necho /good/python\n")
-    (tmp_path / "python3.11").chmod(0o755)
+        write_program(tmp_path / name, "#!/bin/sh\nexit 1\n")
+    write_program(tmp_path / "python3.11", "#!/bin/sh\necho /good/python\n")
     assert sourced("find_python", PATH=f"{tmp_path}:{os.environ['PATH']}").stdout == "/good/python\n"
 
 
@@ -196,8 +195,7 @@ def test_services_are_not_started_by_what_is_installed(tmp_path: Path) -> None:
 def uv_settings(tmp_path: Path, config: str, **env: str) -> dict[str, str]:
     """What uv is told by a machine where `pip config list` says this."""
     (tmp_path / "config").write_text(config)
-    (tmp_path / "python").write_text(f'#!/bin/sh\n[ "$*" = "-m pip config list" ] && cat {tmp_path}/config\n')
-    (tmp_path / "python").chmod(0o755)
+    write_program(tmp_path / "python", f'#!/bin/sh\n[ "$*" = "-m pip config list" ] && cat {tmp_path}/config\n')
     keep = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_", "SSL_", "ALL_"))}
     done = subprocess.run(
         ["bash", "-c", f". scripts/setup.sh; uv={tmp_path}/uv; use_pip_settings; env -0"],
@@ -232,7 +230,7 @@ global.trusted-host='mirror.example'
     }
 
 
-def test_what_uv_was_told_itself_wins_and_then_the_environment(tmp_path: Path) -> None:
+def test_uvs_own_settings_win_and_then_the_environment(tmp_path: Path) -> None:
     config = ":env:.index-url='https://env.example'\nglobal.index-url='https://file.example'\n"
     assert uv_settings(tmp_path, config)["UV_DEFAULT_INDEX"] == "https://env.example"
     told = uv_settings(tmp_path, config, UV_DEFAULT_INDEX="https://uv.example")

@@ -101,7 +101,7 @@ class LdapAttributes(Part, frozen=True, kw_only=True):
 class Ldap(Part, frozen=True, kw_only=True):
     """Users and groups from an LDAP directory or Active Directory.
 
-    The whole directory is read again and again; a change appears after `interval` at the latest. If it can't be read
+    The whole directory is read every `interval`. If it can't be read
     completely, or has no users, everything stays as it was, and the condition UsersReady says why. Homes are always
     /home/NAME.
     """
@@ -135,17 +135,18 @@ class Ldap(Part, frozen=True, kw_only=True):
     """Where groups are, if users are elsewhere; by default baseDN."""
 
     bind_secret: LdapBindSecret | None = None
-    """Who asks; by default nobody logs in to the directory. A change of the Secret counts at once."""
+    """The account that reads the directory; by default the directory is read anonymously. A changed Secret is used at
+    once."""
 
     ca_secret: LdapCaSecret | None = None
-    """The authorities that have signed the directory's certificates; by default the public ones are trusted."""
+    """The authorities that sign the directory's certificates; by default the public ones."""
 
     ca_config_map: LdapCaConfigMap | None = None
     """The same authorities, if a ConfigMap has them."""
 
     start_tls: bool = field(default=True, name="startTLS")
-    """Whether connections to ldap:// URIs are encrypted with StartTLS before anything else. With false, whoever is on
-    the network reads the password and can add users."""
+    """Whether connections to ldap:// URIs are encrypted with StartTLS before anything else. With false, anyone on
+    the network can read the password and add users."""
 
     schema: Literal["rfc2307", "rfc2307bis", "activeDirectory"] = "rfc2307"
     """How the directory describes users and groups: groups name their members (rfc2307), groups refer to the entries of
@@ -164,14 +165,14 @@ class Ldap(Part, frozen=True, kw_only=True):
     """Where a user's SSH public keys are."""
 
     shell: LdapShell | None = None
-    """Everybody's login shell, whatever the directory says; only accounts that it locks with nologin or false stay
+    """The login shell of all users, instead of the directory's; accounts that it locks with nologin or false stay
     locked. By default a user has the shell of the directory, or /bin/bash. It has to be in the images."""
 
     interval: Duration = "1m"
     """How often the directory is read, such as 30s; from 10s to 24h."""
 
     page_size: Annotated[int, Meta(ge=10, le=10000)] = 1000
-    """How many entries are asked for at once. More than the directory's own limit has no effect."""
+    """The page size: how many entries one request returns. More than the directory's own limit has no effect."""
 
     max_users: Annotated[int, Meta(ge=1, le=200000)] = 50000
-    """If more users match, none of the answer counts: a filter is probably missing."""
+    """If more users match, the answer is rejected as a whole: a filter is probably missing."""

@@ -19,12 +19,12 @@ LoginSetName = Annotated[
         15,
     ),
 ]
-# Objects of a cluster called `<cluster>-login` end with these words.
-_TAKEN = ("config", "group", "home", "keys", "login", "passwd", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "uids")
+TAKEN = ("config", "group", "home", "keys", "login", "passwd", "slurmctld", "slurmd", "slurmdbd", "slurmrestd", "uids")
+"""Objects of a cluster called `<cluster>-login` end with these words, all names of components among them."""
 LOGINS_RULE = Rule(
-    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(_TAKEN)})"
+    f"!has(self.logins) || self.logins.all(each, !(each.name in {list(TAKEN)})"
     " && !each.name.matches('^(keys|login|trial)-'))",
-    f"a login set can't be called {', '.join(_TAKEN[:-1])} or {_TAKEN[-1]}, nor begin with keys-, login- or trial-:"
+    f"a login set can't be called {', '.join(TAKEN[:-1])} or {TAKEN[-1]}, nor begin with keys-, login- or trial-:"
     " choose another name",
     ".logins",
 )
@@ -65,7 +65,7 @@ class SessionLimits(Part, frozen=True, kw_only=True):
     """The memory that a process can allocate, at least 64Mi, such as 8Gi; by default as much as the pod has."""
 
     cpu_time: Duration | None = None
-    """The CPU time after which a process is ended, such as 30m; by default never. Work belongs into jobs."""
+    """The CPU time after which a process is ended, such as 30m; by default never. Run long work as jobs."""
 
 
 class LoginPods(Part, frozen=True, kw_only=True):

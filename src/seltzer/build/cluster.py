@@ -38,7 +38,7 @@ def home(cluster: SlurmCluster) -> list[Manifest]:
 
 
 def home_binder(cluster: SlurmCluster, images: Images) -> Manifest:
-    """The pod that has the claim for the home directories bound."""
+    """The binder: the pod for which the claim for the home directories is bound."""
     return volumes.binder(cluster, images)
 
 

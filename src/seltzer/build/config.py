@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources as files
 
-from seltzer.api.common import PodTemplate
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
@@ -60,8 +59,6 @@ class Rendered:
     files: Mapping[str, str]
     digest: str
     """The sha256 of all files. It identifies the configuration."""
-    trusted: bool
-    """Neither it nor the pod that reads it contains anything from the user: it needs no trial."""
 
 
 def identity(cluster: SlurmCluster) -> list[Pair]:
@@ -108,11 +105,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")
     digest = _digest(all_files)
     values = {key: found for key, found in _restart_values(text).items() if found is not None}
-    return Rendered(
-        files={**all_files, DIGEST: digest, RESTART: _digest(values)},
-        digest=digest,
-        trusted=_trusted(cluster, nodesets),
-    )
+    return Rendered({**all_files, DIGEST: digest, RESTART: _digest(values)}, digest)
 
 
 def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
@@ -195,15 +188,3 @@ def _restart_values(text: str) -> Mapping[str, str | None]:
 
 def _digest(parts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _trusted(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> bool:
-    spec = cluster.spec
-    unchanged = PodTemplate()
-    return (
-        not spec.config
-        and not any(nodeset.spec.partition.options for nodeset in nodesets)
-        and spec.controller.image is None
-        and spec.pod_template == unchanged
-        and spec.controller.pod_template == unchanged
-    )

@@ -20,7 +20,7 @@ class Images:
 
     named: Mapping[str, str] = field(default_factory=dict)
     pull_policy: str = "IfNotPresent"
-    # The DNS domain of Services. The operator finds it out (serve/cluster_domain.py): it isn't part of its manifests.
+    # The DNS domain of Services. The operator finds it (serve/cluster_domain.py): its manifests don't have it.
     cluster_domain: str = DEFAULT_DOMAIN
 
     def of(self, component: str) -> str:

@@ -1,10 +1,10 @@
 -- Written by Seltzer: keeps what each batch job asked for, so that a job that slurmctld has acknowledged and not yet
--- saved when it is killed can be put back. The site's own script is in job_submit_site.lua and decides as ever.
+-- saved when it is killed can be put back. The site's own script is in job_submit_site.lua, and still decides.
 --
 -- For each batch job that is accepted, one line of JSON is in the journal before the job has an ID, and the line's key
 -- is in the job's environment as SELTZER_JOB, the first of that name. Its script and environment are in its directory.
--- Nothing that goes wrong here refuses a job: a job without a line is a job as it is in stock Slurm. Refused is only what
--- would write lines of its own into slurmctld's log, by which the guard knows what has run, and what removed users submit.
+-- Errors here never reject a job: without a line it is a job as in stock Slurm. Only submissions that could forge lines of
+-- slurmctld's log, by which the guard knows what has run, and those of removed users, are rejected.
 
 local JOURNAL = "/run/slurmctld-state/seltzer.journal"
 local SITE = "job_submit_site.lua"
@@ -196,7 +196,7 @@ local function escape(character)
     return format("\\u%04x", character:byte())
 end
 
--- Nothing that anybody takes for the end of a line is left in it.
+-- Escapes everything that any program treats as a line break.
 local function quote(text)
     text = text:gsub('[\1-\31"\\]', escape)
     if text:find("[\128-\255]") then
@@ -393,7 +393,7 @@ local function complain(why)
     end
 end
 
--- By its path each time: once the directory has another name, this slurmctld has no business there any more.
+-- Opened by path each time: once the directory is renamed, this slurmctld must not write.
 local function append(line)
     local file, why = open(JOURNAL, "a")
     if not file then
@@ -437,7 +437,7 @@ local function note(record)
     append(format('{"v":1,"modified":"%.0f","time":%.0f}', id, time()))
 end
 
--- Whether it is the guard that puts a job back which the site has accepted before.
+-- Whether the guard is putting back a job that the site accepted before.
 local function is_put_back(job, uid)
     if uid ~= 0 and uid ~= slurm_uid or not job.script then
         return false
@@ -500,7 +500,7 @@ local function load_site()
     end
     local text = file:read("*a")
     file:close()
-    -- Mistakes in it are told under the name that the site gave it.
+    -- Errors in it are reported under the site's file name.
     local chunk, why = loadstring(text:gsub("^#[^\n]*", ""), "@" .. here .. "job_submit.lua")
     if not chunk then
         error(why, 0)
@@ -528,7 +528,7 @@ local function submit(job, partitions, uid)
     if has_site then
         code = site_submit(job, partitions, uid)
     else
-        -- Slurm makes this table of all jobs anew every second. Nobody reads it, and keeping it is work for Lua.
+        -- Slurm rebuilds this table of all jobs every second. Nothing reads it, and keeping it costs Lua time.
         slurm.jobs = nil
     end
     if accepted(code) then
@@ -552,7 +552,7 @@ local function modify(job, record, partitions, uid)
     return code
 end
 
--- A site's script that lacks one of them is refused by Slurm, as ever.
+-- Slurm rejects a site's script that lacks one of them, as always.
 if type(site_submit) == "function" or not has_site then
     slurm_job_submit = submit
 end

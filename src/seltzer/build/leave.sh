@@ -1,13 +1,13 @@
 #!/bin/sh
-# Kubernetes runs this before it ends a login pod: waits until nobody is logged in, $1 seconds at most.
+# Kubernetes runs this before it ends a login pod. It waits until nobody is logged in, at most $1 seconds.
 readonly LIMIT=$1
 
-# Whether a person has a process: a shell, a command, a tmux that goes on without its terminal.
+# Whether any user has a process: a shell, a command, a tmux session without a terminal.
 is_used() {
     cat /proc/[0-9]*/status 2>/dev/null | awk '$1 == "Uid:" && $2 >= 1000 && $2 != 65534 { found = 1 } END { exit !found }'
 }
 
-# On every terminal, as its owner: root may not write there without CAP_DAC_OVERRIDE.
+# Written to every terminal as its owner: root may not without CAP_DAC_OVERRIDE.
 announce() {
     for terminal in /dev/pts/[0-9]*; do
         owner=$(stat -c %u "$terminal" 2>/dev/null) || continue

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Makes a user's home directory on the shared volume the first time that it is needed, or says why it can't be used.
+# Creates a user's home directory on the shared volume on first use, or says why it can't be used.
 # sshd runs it through PAM before a session ($PAM_USER), slurmd as a Prolog before a job ($SLURM_JOB_USER), and
 # `seltzer shell` before a command ($1). Exit code 1: the directory must not be used; otherwise 0, with or without one.
 #
-# It runs as root without CAP_DAC_OVERRIDE and CAP_FOWNER: root makes the directory, fills it and then gives it away.
-# Where the file server takes root for nobody (root squash), or keeps root from writing, the user makes it.
+# It runs as root without CAP_DAC_OVERRIDE and CAP_FOWNER: root creates the directory, fills it and then gives it away.
+# If the file server squashes or restricts root, the user creates it.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 readonly DEADLINE=20
 
-# A file server that is down lets every access hang.
+# If the file server is down, every access hangs.
 if [ "${SELTZER_HOME-}" != inner ]; then
     said=$(SELTZER_HOME=inner timeout -k 1 $DEADLINE /bin/sh "$0" "$@" 2>&1)
     code=$?
@@ -50,7 +50,7 @@ owner() {
     esac
 }
 
-# Ends well if the directory is the user's, by now or already.
+# Succeeds if the directory belongs to the user.
 check() {
     found=$(owner)
     # Another node may have made it between the two looks.
@@ -65,12 +65,12 @@ check() {
     fi
 }
 
-# Whoever runs it gets a directory that only they can read, under a name that nobody uses until it is complete: another
-# node may make the same one. $1: root gives it away.
+# Creates a directory that only its creator can read, under a temporary name until it is complete: another node may
+# create the same one. Root then gives it to the user ($2) and the group ($3).
 readonly MAKE='
 umask 077
 new=$(mktemp -d /home/.seltzer-XXXXXXXX) || exit
-# What root has given away already, root may not empty, but its owner may.
+# Root can not empty what it has given away; the owner can.
 leave() {
     [ -e "$new" ] || return
     [ "$(id -u)" != 0 ] || setpriv --reuid="$uid" --regid="$gid" --clear-groups rm -rf "$new"
@@ -92,7 +92,7 @@ case $(stat -c %u:%a /home) in
 esac
 why=$(sh -c "$MAKE" make "$home" "$uid" "$gid" 2>&1)
 check
-# Only where root may not: a volume that is full or read-only is so for everybody.
+# Only for permission errors: a full or read-only volume fails for everyone.
 case $why in
 *denied* | *permitted* | *nobody*)
     setpriv --reuid="$uid" --regid="$gid" --init-groups -- sh -c "$MAKE" make "$home" "$uid" "$gid" >/dev/null 2>&1

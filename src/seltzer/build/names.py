@@ -83,7 +83,7 @@ def config(cluster: SlurmCluster) -> str:
 
 
 def home(cluster: SlurmCluster) -> str:
-    """The claim with the home directories that we create, and the pod that has it bound."""
+    """The claim with the home directories that we create, and the binder."""
     return f"{cluster.metadata.name}-home"
 
 

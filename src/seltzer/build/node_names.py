@@ -39,7 +39,7 @@ def service(cluster: SlurmCluster, namespace: str) -> str:
 def services(cluster: SlurmCluster, nodesets: Iterable[NodeSet]) -> list[Manifest]:
     """The Service in the cluster's namespace, and one in each other namespace of these NodeSets, which own it.
 
-    One that only deleted NodeSets need is left alone: it goes with them, and their namespace may be going, too.
+    A Service that only deleted NodeSets need is left alone: it is deleted with them, perhaps with their namespace.
     """
     elsewhere: dict[str, list[NodeSet]] = {}
     for nodeset in sorted(nodesets, key=lambda each: (each.metadata.namespace, each.metadata.name)):
@@ -65,7 +65,7 @@ def searched(spec: Manifest, cluster: SlurmCluster, images: Images) -> Manifest:
 
 
 def _domains(cluster: SlurmCluster, images: Images) -> Sequence[str]:
-    """Of all namespaces that may have nodes: a new NodeSet changes no pod."""
+    """The domains of all namespaces that may have nodes, so that a new NodeSet changes no pod."""
     own = cluster.metadata.namespace
     namespaces = [own, *sorted({*cluster.spec.node_sets.namespaces} - {own})]
     return [f"{service(cluster, each)}.{each}.svc.{images.cluster_domain}" for each in namespaces]
@@ -74,14 +74,14 @@ def _domains(cluster: SlurmCluster, images: Images) -> Sequence[str]:
 def _service(cluster: SlurmCluster, owners: Sequence[SlurmCluster] | Sequence[NodeSet]) -> Manifest:
     namespace = owners[0].metadata.namespace
     head = names.manifest("Service", "v1", cluster, slurmd.NAME, service(cluster, namespace), owner=owners[0])
-    # The last owner to go takes it along. Only one of several could be the controller.
+    # Deleted with its last owner. Only one of several could be the controller.
     references: list[Mapping[str, object]] = [reference for owner in owners for reference in names.owners(owner)]
     if namespace != cluster.metadata.namespace:
         references = [{**reference, "controller": False} for reference in references]
     spec = {
         "type": "ClusterIP",
         "clusterIP": "None",
-        # A node has its name before Slurm knows it, and as long as its slurmd is away.
+        # A node has its name before it registers, and while its slurmd is down.
         "publishNotReadyAddresses": True,
         "selector": names.selector(cluster, slurmd.NAME),
         "ports": [{"name": slurmd.NAME, "port": slurmd.PORT, "protocol": "TCP", "targetPort": slurmd.PORT}],

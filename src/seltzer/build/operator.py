@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from seltzer.api.common import GROUP
+from seltzer.wire import environment
 
 from . import pods
 from .images import Images
@@ -126,8 +127,8 @@ def _pod(image: str, images: Images) -> Manifest:
         "imagePullPolicy": images.pull_policy,
         "args": ["operator"],
         "env": [
-            pods.from_field("SELTZER_NAMESPACE", "metadata.namespace"),
-            pods.from_field("SELTZER_IDENTITY", "metadata.name"),
+            pods.from_field(environment.NAMESPACE, "metadata.namespace"),
+            pods.from_field(environment.IDENTITY, "metadata.name"),
             *images.to_env(),
         ],
         "ports": [{"name": "http", "containerPort": _PORT, "protocol": "TCP"}],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from seltzer.api.slurmcluster import SlurmCluster
 
 from . import names, pods
@@ -9,6 +11,9 @@ from .components import slurmctld
 from .config import Rendered
 from .images import Images
 from .names import Manifest
+
+COMPONENT: Final = "trial"
+"""The component label of the pod and of its ConfigMap."""
 
 # Far longer than a trial takes: the image may have to be pulled first.
 _DEADLINE_SECONDS = 600
@@ -28,8 +33,8 @@ def trial(cluster: SlurmCluster, rendered: Rendered, images: Images) -> list[Man
     id_ = trial_id(cluster, rendered, images)
     name = names.trial(cluster, id_)
     digest = {names.TRIAL: id_}
-    config = names.manifest("ConfigMap", "v1", cluster, "trial", name, more_labels=digest)
-    head = names.manifest("Pod", "v1", cluster, "trial", name, more_labels=digest)
+    config = names.manifest("ConfigMap", "v1", cluster, COMPONENT, name, more_labels=digest)
+    head = names.manifest("Pod", "v1", cluster, COMPONENT, name, more_labels=digest)
     built = slurmctld.pod(cluster, images)
     empty: Manifest = {"emptyDir": {}}
     replaced: dict[str, Manifest] = {"config": {"configMap": {"name": name}}, "keys": empty, "state": empty}

@@ -47,7 +47,7 @@ class Files:
 
     @property
     def too_large(self) -> str:
-        """What doesn't fit into a ConfigMap; empty: everything fits."""
+        """What doesn't fit into a ConfigMap; empty if everything fits."""
         for name, size in ((PASSWD, _size(self.passwd) + _size(self.removed)), (GROUP, _size(self.group))):
             if size > MOST_BYTES:
                 return f"the users make a {name} file of {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
@@ -55,7 +55,7 @@ class Files:
 
 
 def render(merged: Merged) -> Files:
-    """The files. Equal users make equal files."""
+    """The files. The same users always give the same files."""
     lines = [_passwd_line(each) for each in (*merged.accounts, *merged.removed)]
     groups = [f"{each.name}:*:{each.gid}:{','.join(each.members)}\n" for each in merged.groups]
     removed = [each.uid for each in (*merged.removed, *merged.accounts) if each.locked]
@@ -155,7 +155,7 @@ def published(config_maps: Mapping[str, ConfigMap], cluster: SlurmCluster) -> Pu
 
 
 def parse(passwd: str, group: str, keys: Mapping[str, str]) -> Published:
-    """What `render` has written. A line that somebody else wrote into it doesn't count."""
+    """Reads what `render` wrote. Ignores lines in another format."""
     groups: dict[str, Group] = {}
     memberships: dict[str, list[str]] = {}
     for line in group.split("\n"):
@@ -174,7 +174,7 @@ def parse(passwd: str, group: str, keys: Mapping[str, str]) -> Published:
 
 
 def _passwd_line(account: Account) -> str:
-    # The password is `*`: sshd takes `!` for a locked account, which not even a key opens.
+    # The password is `*`: sshd takes `!` for a locked account, which rejects even keys.
     home = account.home or f"/home/{account.name}"
     return f"{account.name}:*:{account.uid}:{account.gid}:{account.full_name}:{home}:{account.shell}\n"
 
@@ -201,7 +201,7 @@ def _config_map(cluster: SlurmCluster, name: str, data: Mapping[str, str]) -> Ma
 
 
 def _projected(name: str, sources: Sequence[Manifest]) -> Manifest:
-    # Readable for all, as passwd is anywhere.
+    # World-readable, like passwd everywhere.
     return {"name": name, "projected": {"defaultMode": 0o444, "sources": list(sources)}}
 
 

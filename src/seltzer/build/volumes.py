@@ -15,7 +15,8 @@ from .names import Manifest
 
 HOME: Final = "/home"
 _SIZE: Final = "100Gi"
-_COMPONENT: Final = "home"
+COMPONENT: Final = "home"
+"""The component label of the claim and of the binder."""
 
 
 def of_login(cluster: SlurmCluster) -> list[tuple[Manifest, Manifest]]:
@@ -42,7 +43,7 @@ def home(cluster: SlurmCluster) -> list[Manifest]:
     wanted = cluster.spec.home
     if wanted is None or wanted.claim:
         return []
-    head = names.manifest("PersistentVolumeClaim", "v1", cluster, _COMPONENT, names.home(cluster))
+    head = names.manifest("PersistentVolumeClaim", "v1", cluster, COMPONENT, names.home(cluster))
     del head["metadata"]["ownerReferences"]
     spec: Manifest = {
         "accessModes": ["ReadWriteMany"],
@@ -61,7 +62,7 @@ def binder(cluster: SlurmCluster, images: Images) -> Manifest:
     """
     user = pods.SLURM_USER
     container = {
-        "name": _COMPONENT,
+        "name": COMPONENT,
         "image": cluster.spec.login.image or images.of("login"),
         "imagePullPolicy": images.pull_policy,
         "command": ["/bin/true"],
@@ -78,10 +79,10 @@ def binder(cluster: SlurmCluster, images: Images) -> Manifest:
         "containers": [container],
         "volumes": [_claimed("home", names.home_claim(cluster))],
     }
-    built = pods.customised(spec, [cluster.spec.pod_template], _COMPONENT, labels=names.labels(cluster, _COMPONENT))
-    head = names.manifest("Pod", "v1", cluster, _COMPONENT, names.home(cluster))
-    # Where it may run is the user's to say; sidecars and other volumes would only keep it.
-    only = [each for each in built["spec"]["containers"] if each["name"] == _COMPONENT]
+    built = pods.customised(spec, [cluster.spec.pod_template], COMPONENT, labels=names.labels(cluster, COMPONENT))
+    head = names.manifest("Pod", "v1", cluster, COMPONENT, names.home(cluster))
+    # The user's podTemplate says where it may run. Sidecars and other volumes could only prevent its start.
+    only = [each for each in built["spec"]["containers"] if each["name"] == COMPONENT]
     ours = {"containers": only, "volumes": spec["volumes"]}
     return {**head, "metadata": {**built["metadata"], **head["metadata"]}, "spec": {**built["spec"], **ours}}
 
@@ -108,7 +109,7 @@ def _pairs(home_claim: str, mounts: Iterable[Mount]) -> list[tuple[Manifest, Man
 
 
 def _pair(mount: Mount) -> tuple[Manifest, Manifest]:
-    # A prefix: the pods have volumes of our own, and podTemplates may add some.
+    # The prefix avoids the names of our own volumes and of those in podTemplates.
     name = f"mount-{mount.name}"
     volume = _claimed(name, mount.claim) if mount.claim else {**(mount.volume or {}), "name": name}
     mounted: Manifest = {"name": name, "mountPath": mount.path}

@@ -122,7 +122,7 @@ def arrange(words: list[str]) -> list[str]:
     if words[:1] and words[0] in _PASSED_ON:
         from seltzer.cli import slurm
 
-        # The cluster is somewhere in cp's words.
+        # The cluster's name may be in any of cp's words.
         return [words[0], *slurm.hand_over(words[1:], named=words[0] != "cp")]
     return words
 

@@ -13,6 +13,7 @@ from seltzer.build.images import Images
 from seltzer.kube import config
 from seltzer.serve import cluster_domain, logs
 from seltzer.serve.main import Settings, run
+from seltzer.wire import environment
 
 
 def operator(
@@ -42,8 +43,8 @@ def operator(
     where = config.load(context)
     settings = Settings(
         config=where,
-        namespace=namespace or os.environ.get("SELTZER_NAMESPACE") or where.namespace,
-        identity=os.environ.get("SELTZER_IDENTITY") or f"{socket.gethostname()}-{os.getpid()}",
+        namespace=namespace or os.environ.get(environment.NAMESPACE) or where.namespace,
+        identity=os.environ.get(environment.IDENTITY) or f"{socket.gethostname()}-{os.getpid()}",
         images=replace(Images.from_env(os.environ), cluster_domain=cluster_domain.find(os.environ)),
         port=port,
         outside=outside,

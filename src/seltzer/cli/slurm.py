@@ -25,7 +25,7 @@ from seltzer.view.text import suggestion
 Cluster = Annotated[str, Parameter(help="The cluster.")]
 Words = Annotated[str, Parameter(name="WORDS", help="The command's own words.", allow_leading_hyphen=True)]
 
-# These change nothing, whoever runs them.
+# These change nothing, so any user may run them.
 _READING = ("squeue", "sinfo")
 _OURS = ("--namespace", "-n", "--context", "--user", "--login", "--print")
 _OURS_BARE = ("--print",)
@@ -259,14 +259,14 @@ def deployment(cluster: SlurmCluster, login_set: str | None) -> str:
 
 
 def default_user(cluster: SlurmCluster, command: str) -> str:
-    """Who runs a command without --user. Raises SeltzerError where nobody can know."""
+    """The user for a command without --user. Raises SeltzerError if the cluster has users of its own."""
     if not cluster.spec.users.named:
         return LOGIN_USER
     if command in _READING:
         return "root"
     name = cluster.metadata.name
     raise SeltzerError(
-        f"{name} has users of its own: say who it is with --user NAME before the cluster's name; "
+        f"{name} has users of its own: choose one with --user NAME before the cluster's name; "
         f"'seltzer users {name}' lists them"
     )
 

@@ -1,4 +1,4 @@
-"""`seltzer ssh` and `seltzer cp`: ssh and scp to a login pod, without a load balancer and without a question.
+"""`seltzer ssh` and `seltzer cp`: ssh and scp to a login pod, without a load balancer or a prompt.
 
 The connection goes through kubectl, to the sshd of the pod. ssh checks the host key against the one of the cluster: the
 Secret that the operator made, or what the pod says to those who may not read it. Both come from the API server, whose
@@ -35,7 +35,7 @@ from seltzer.view.facts import LOGIN_USER
 
 Print = Annotated[bool, Parameter(name="--print", negative="", help="Print an entry for ~/.ssh/config instead.")]
 
-# sshd's port, from within the pod. Whichever end closes first ends it: ssh waits for the end of this.
+# Connects to sshd's port from within the pod. It ends when either end closes: ssh waits for it.
 _RELAY = (
     f"exec 3<>/dev/tcp/127.0.0.1/{logins.PORT} 4<&0 || exit; "
     "cat <&3 & cat <&4 >&3 & wait -n; kill $(jobs -p) 2>/dev/null"
@@ -46,7 +46,7 @@ _REMOTE = re.compile(r"(?:(?P<user>[^@:/\s]+)@)?(?P<name>[a-z]([-a-z0-9]*[a-z0-9
 
 @dataclass(frozen=True)
 class Access:
-    """How ssh reaches the login pods of a cluster, and knows that it did."""
+    """How ssh reaches the login pods of a cluster, and verifies them."""
 
     # What ssh calls the host.
     alias: str
@@ -55,7 +55,7 @@ class Access:
 
     @property
     def settings(self) -> dict[str, str]:
-        """As in an entry of ~/.ssh/config. Nothing is remembered: the host key is asked for each time."""
+        """As in an entry of ~/.ssh/config. Nothing is stored: the host key is fetched each time."""
         return {
             "HostKeyAlias": self.alias,
             "KnownHostsCommand": f"{_echo()} {self.alias} {self.host_key}",
@@ -95,7 +95,7 @@ def ssh(
     if print_:
         print(entry(name, user, access), end="")
         return
-    # ssh gives a terminal to a shell, but not to a command, as ever.
+    # As always, ssh gives a terminal to a shell, but not to a command.
     host = f"{user}@{access.alias}"
     _become("ssh", [*access.options, host, *options, *(["--", *command] if command else [])])
 
@@ -180,7 +180,7 @@ def _host_key(place: Place, pods: str, secret: Secret | None) -> str:
 
 
 def _echo() -> str:
-    """ssh wants the whole path of a command."""
+    """ssh needs the full path of a command."""
     return next((path for path in ("/bin/echo", "/usr/bin/echo") if os.access(path, os.X_OK)), "/bin/echo")
 
 

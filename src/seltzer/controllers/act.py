@@ -1,4 +1,4 @@
-"""Do a plan's actions: side by side, and each on its own, so that one that fails holds up no other.
+"""Runs a plan's actions concurrently; one failure doesn't block the others.
 
 The result names only what was done: neither what others changed in the meantime, nor what there was no time for.
 """

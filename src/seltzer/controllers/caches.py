@@ -73,7 +73,7 @@ DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS, cluster=_cluster)
 SERVICES: Final = managed(kinds.SERVICES, cluster=_cluster)
 POLICIES: Final = managed(kinds.POLICIES, cluster=_cluster)
 CLAIMS: Final = managed(kinds.CLAIMS)
-# People's own claims too: pods wait for ever for one that doesn't exist.
+# Users' own claims too: pods wait forever for a claim that doesn't exist.
 ALL_CLAIMS: Final = Source(kinds.CLAIMS)
 CONFIG_MAPS: Final = managed(kinds.CONFIG_MAPS, cluster=_cluster)
 SECRETS: Final = managed(kinds.SECRETS)

@@ -47,7 +47,7 @@ class Children:
         applied = self._applied.get((manifest["kind"], _key(manifest)))
         if applied is None:
             return False
-        # The same object needs no digest: the users' files are large, and kept between passes.
+        # The identical object needs no digest: the users' files are large, and they are kept between passes.
         if applied.manifest is not manifest and applied.digest != _digest(manifest):
             return False
         store = self._caches.owned(manifest["kind"])

@@ -15,58 +15,44 @@ from seltzer.api.core import Deployment, Node, Pod
 from seltzer.api.labels import CONFIG, CONTROLLER_POD
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
-from seltzer.build import config, names
-from seltzer.build.components import slurmrestd
+from seltzer.build import config, names, trial, volumes
+from seltzer.build.components import slurmd, slurmrestd
 from seltzer.build.components.base import GeneratedKey
 from seltzer.build.components.table import COMPONENTS, CONTROL_PLANE, findings, is_variant
-from seltzer.build.images import Images
 from seltzer.build.merge import TemplateRefused
 from seltzer.build.pods import checksum
 from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
-from seltzer.controllers.caches import VARIED, Caches
-from seltzer.controllers.children import Children, Manifest
+from seltzer.controllers.caches import VARIED
+from seltzer.controllers.children import Manifest
 from seltzer.controllers.cluster_users import ClusterUsers
 from seltzer.controllers.outcome import outcome
+from seltzer.controllers.registration import Shared
 from seltzer.controllers.report import now, record, report
-from seltzer.controllers.slurm_connection import Secrets, SlurmConnection, SlurmConnections
+from seltzer.controllers.slurm_connection import Secrets, SlurmConnection
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
-from seltzer.kube.client import Client
 from seltzer.kube.controller import Done, Outcome
-from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.plan import home, slurm_presence
 from seltzer.plan.actions import Delete
 from seltzer.plan.cluster import cluster_plan as plan
-from seltzer.plan.cluster import cluster_status
+from seltzer.plan.cluster import cluster_status, trust
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted
 
 
 class ClusterController:
     """Reconciles SlurmClusters."""
 
-    def __init__(
-        self,
-        client: Client,
-        caches: Caches,
-        children: Children,
-        connections: SlurmConnections,
-        recorder: Recorder,
-        images: Images,
-    ) -> None:
-        self._client = client
-        self._caches = caches
-        self._children = children
-        self._connections = connections
-        self._recorder = recorder
-        self._images = images
-        self._users = ClusterUsers(caches, children)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._caches = shared.caches
+        self._users = ClusterUsers(shared.caches, shared.children)
 
     async def reconcile(self, key: Key) -> Outcome:
         cluster = self._caches.clusters.get(key)
         if cluster is None:
-            await self._connections.close(key)
+            await self._shared.connections.close(key)
             await self._caches.user_sources.close(key)
             self._users.forget(key)
             metrics.forget_cluster(*key)
@@ -74,14 +60,14 @@ class ClusterController:
         connection = self._connection(cluster)
         seen = self._observe(cluster, connection)
         decision = plan.decide(seen)
-        await record(self._recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
+        await record(self._shared.recorder, kinds.CLUSTERS, cluster, cluster_status.announcements(decision))
         subject = Subject(kinds.CLUSTERS, cluster)
-        done = await Actor(self._client, self._children, subject, connection).act(decision.actions)
+        done = await Actor(self._shared.client, self._shared.children, subject, connection).act(decision.actions)
         failures = [failure.message for failure in done.failures]
         status = cluster_status.status(seen, decision, findings(seen), failures, now())
         metrics.show_cluster(*key, status)
         events = cluster_status.events(cluster, status, seen, decision)
-        await report(self._client, self._recorder, kinds.CLUSTERS, cluster, status, events)
+        await report(self._shared.client, self._shared.recorder, kinds.CLUSTERS, cluster, status, events)
         if done.failures:
             raise refused(done.failures)
         return outcome(key, plan.wakeups(seen))
@@ -89,14 +75,14 @@ class ClusterController:
     def _connection(self, cluster: SlurmCluster) -> SlurmConnection | None:
         """The connection to the cluster's Slurm, opened as soon as it can answer."""
         key = key_of(cluster)
-        if connection := self._connections.get(key):
+        if connection := self._shared.connections.get(key):
             return connection
         lease = self._caches.leases.get(Key(key.namespace, names.controller(cluster)))
         rest = self._caches.deployments.get(Key(key.namespace, slurmrestd.COMPONENT.named(cluster)))
         if not slurm_presence.can_be_asked(lease, rest) or self._jwt_key(cluster) is None:
             return None
         secrets = Secrets(lambda: self._jwt_key(cluster) or b"", lambda: self._holder(cluster))
-        return self._connections.open(cluster, secrets)
+        return self._shared.connections.open(cluster, secrets)
 
     def _holder(self, cluster: SlurmCluster) -> str:
         """The active pod of the controller."""
@@ -109,20 +95,20 @@ class ClusterController:
         return base64.b64decode(data) if data else None
 
     def _observe(self, cluster: SlurmCluster, connection: SlurmConnection | None) -> ClusterObservation:
-        caches, key = self._caches, key_of(cluster)
+        caches, key, time_now = self._caches, key_of(cluster), time.time()
         nodesets = members.of(caches, key)
         active = caches.config_maps.get(Key(key.namespace, names.config(cluster)))
         home_name = names.home_claim(cluster)
         home_claim = caches.all_claims.get(Key(key.namespace, home_name)) if home_name else None
         # What the pods are built from.
-        built = home.mountable(cluster, home_claim, time.time())
+        built = home.mountable(cluster, home_claim, time_now)
         candidate, refusal = self._candidate(built, active.data if active else {})
         drifted: tuple[Manifest, ...] = ()
         binder = None
         try:
-            manifests = [*build.home(cluster), *build.applied(built, self._images, nodesets)]
-            drifted = self._children.drifted(manifests)
-            binder = build.home_binder(cluster, self._images) if home_name else None
+            manifests = [*build.home(cluster), *build.applied(built, self._shared.images, nodesets)]
+            drifted = self._shared.children.drifted(manifests)
+            binder = build.home_binder(cluster, self._shared.images) if home_name else None
         except TemplateRefused as error:
             candidate, refusal = None, str(error)
         deployments = self._deployments(cluster)
@@ -133,30 +119,30 @@ class ClusterController:
             candidate=candidate,
             refusal=refusal,
             active=active.metadata.annotations.get(CONFIG) if active else None,
-            pod=build.controller_pod(cluster, self._images) if candidate else "",
+            pod=build.controller_pod(cluster, self._shared.images) if candidate else "",
             active_pod=controller.metadata.annotations.get(CONTROLLER_POD, "") if controller else None,
             drifted=drifted,
             absent=self._absent(cluster),
             deployments=deployments,
             pods={label: pods.get(label, ()) for each in CONTROL_PLANE for label in each.labels(cluster)},
             surplus=self._surplus(cluster),
-            trials=pods.get("trial", ()),
+            trials=pods.get(trial.COMPONENT, ()),
             leftovers=self._leftovers(key),
             claim=caches.claims.get(Key(key.namespace, names.controller(cluster))),
             lease=caches.leases.get(Key(key.namespace, names.controller(cluster))),
             slurm=members.slurm(caches, key, connection, with_our_writes=False),
             failure=connection.failure if connection else "",
             jobs=connection.jobs if connection else None,
-            slurmds=len(pods.get("slurmd", ())),
+            slurmds=len(pods.get(slurmd.NAME, ())),
             home=home_claim,
             home_name=home_name,
             binder=binder,
-            binders=pods.get("home", ()),
+            binders=pods.get(volumes.COMPONENT, ()),
             mounted=self._mounted(cluster),
             users=self._users.look(cluster),
             nodes=self._nodes(pods.get(CONTROLLER, ())),
             silence=caches.silence(Key(key.namespace, names.controller(cluster))),
-            now=time.time(),
+            now=time_now,
         )
 
     def _nodes(self, controllers: Iterable[Pod]) -> dict[str, Node]:
@@ -175,13 +161,14 @@ class ClusterController:
 
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:
-            rendered = config.render(cluster, members.of(self._caches, key_of(cluster)))
+            nodesets = members.of(self._caches, key_of(cluster))
+            rendered = config.render(cluster, nodesets)
             candidate = Candidate(
                 digest=rendered.digest,
-                trusted=rendered.trusted,
-                trial_id=build.trial_id(cluster, rendered, self._images),
+                trusted=trust.is_trusted(cluster, nodesets),
+                trial_id=build.trial_id(cluster, rendered, self._shared.images),
                 config_map=build.config_map(cluster, rendered),
-                trial=tuple(build.trial(cluster, rendered, self._images)),
+                trial=tuple(build.trial(cluster, rendered, self._shared.images)),
                 restarts=config.restart_keys(active, rendered.files) if active else (),
             )
         except SeltzerError as error:
@@ -198,7 +185,7 @@ class ClusterController:
             if component.secret and self._caches.secrets.get(Key(namespace, component.named(cluster))) is None:
                 data = {key: _GENERATORS[how]() for key, how in component.secret.items()}
                 wanted.append(build.secret(cluster, component, data))
-        return self._children.absent(wanted)
+        return self._shared.children.absent(wanted)
 
     def _deployments(self, cluster: SlurmCluster) -> dict[str, Deployment]:
         namespace, found = cluster.metadata.namespace, self._caches.deployments
@@ -210,7 +197,7 @@ class ClusterController:
         }
 
     def _surplus(self, cluster: SlurmCluster) -> tuple[Delete, ...]:
-        """Objects of variants of a component that the spec doesn't name any more, such as a login set."""
+        """Objects of variants that were removed from the spec, such as a login set."""
         key = key_of(cluster)
         wanted = {label for component in COMPONENTS for label in component.labels(cluster)}
         return tuple(
@@ -224,7 +211,7 @@ class ClusterController:
         return tuple(
             Delete("ConfigMap", each.metadata.namespace, each.metadata.name, each.metadata.uid)
             for each in self._caches.config_maps.by("cluster", str(key))
-            if each.metadata.labels.get(names.COMPONENT) == "trial"
+            if each.metadata.labels.get(names.COMPONENT) == trial.COMPONENT
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.build import names
+from seltzer.build.components import slurmctld
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.slurm_connection import PACE, SlurmConnection
 from seltzer.kube.resource import Key, key_of
@@ -50,5 +51,5 @@ def control_plane(caches: Caches, key: Key) -> ControlPlane:
         cluster,
         caches.deployments.get(name),
         caches.leases.get(name),
-        tuple(pod for pod in pods if pod.metadata.labels.get(names.COMPONENT) == "slurmctld"),
+        tuple(pod for pod in pods if pod.metadata.labels.get(names.COMPONENT) == slurmctld.NAME),
     )

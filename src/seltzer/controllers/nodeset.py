@@ -13,20 +13,16 @@ from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names, users
 from seltzer.build import nodeset as build
-from seltzer.build.images import Images
 from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
 from seltzer.controllers.ages import Ages
-from seltzer.controllers.caches import Caches
-from seltzer.controllers.children import Children
 from seltzer.controllers.outcome import outcome
+from seltzer.controllers.registration import Shared
 from seltzer.controllers.report import now, report
-from seltzer.controllers.slurm_connection import SlurmConnection, SlurmConnections
+from seltzer.controllers.slurm_connection import SlurmConnection
 from seltzer.errors import SeltzerError
 from seltzer.kube import kinds
-from seltzer.kube.client import Client
 from seltzer.kube.controller import Done, Outcome
-from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.writes import Writes
 from seltzer.plan import home
@@ -45,28 +41,15 @@ from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
-from seltzer.plan.wakeup import Wakeup
 
 
 class NodeSetController:
     """Reconciles NodeSets."""
 
-    def __init__(
-        self,
-        client: Client,
-        caches: Caches,
-        children: Children,
-        connections: SlurmConnections,
-        recorder: Recorder,
-        images: Images,
-    ) -> None:
-        self._client = client
-        self._caches = caches
-        self._children = children
-        self._connections = connections
-        self._recorder = recorder
-        self._images = images
-        self._writes = Writes(caches.pods)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._caches = shared.caches
+        self._writes = Writes(shared.caches.pods)
         self._ages = Ages()
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -76,7 +59,7 @@ class NodeSetController:
             return Done()
         if not self._writes.are_read(key):
             return outcome(key, [next_pass.PODS_UNREAD])
-        connection = self._connections.get(cluster_key(nodeset))
+        connection = self._shared.connections.get(cluster_key(nodeset))
         if connection and not await _has_read_its_writes(connection):
             return outcome(key, [next_pass.SLURM_UNREAD])
         labelled = self._caches.pods.by("nodeset", str(key))
@@ -89,13 +72,13 @@ class NodeSetController:
         if connection:
             _feed(decision.wants, connection)
         actions = [*self._support(seen, decision), *decision.actions, *decision.pod_updates]
-        done = await self._actor(nodeset, connection).act(actions)
+        done = await self._actor(seen, connection).act(actions)
         failures = [failure.message for failure in done.failures]
         began = time.thread_time()
         status = nodeset_status.status(seen, decision, failures, now())
         cost += time.thread_time() - began
         events = nodeset_status.events(nodeset, status, done.done)
-        await report(self._client, self._recorder, kinds.NODESETS, nodeset, status, events)
+        await report(self._shared.client, self._shared.recorder, kinds.NODESETS, nodeset, status, events)
         metrics.draining.labels(str(key)).set(len(decision.removal.busy))
         if connection:
             connection.cache.busy(f"nodeset {key}", next_pass.in_flight(decision, status))
@@ -107,29 +90,27 @@ class NodeSetController:
             and next_pass.wrote_to_slurm(done.done)
             and await connection.fresh() is not None
         )
-        wakeups = next_pass.wakeups(decision, done.done, unfinished=done.unfinished, read_back=read_back)
-        if waits := self._awaits_home(nodeset):
-            wakeups = (*wakeups, waits)
+        wakeups = next_pass.wakeups(seen, decision, done.done, unfinished=done.unfinished, read_back=read_back)
         # A pass that goes on with the rest of this one doesn't wait for the cool-down of an expensive pass.
         return outcome(key, wakeups, 0.0 if done.unfinished else cost)
 
-    def _actor(self, nodeset: NodeSet, connection: SlurmConnection | None) -> Actor:
-        built = self._built(nodeset)
-        key = key_of(nodeset)
+    def _actor(self, seen: NodeSetObservation, connection: SlurmConnection | None) -> Actor:
+        built = self._built(seen.nodeset, seen.now)
+        key = key_of(seen.nodeset)
 
         @functools.cache
         def make() -> Callable[[str], Mapping[str, object]]:
             assert built, "no pod is planned without a cluster"
-            return build.pods_of(*built, self._images, self._users(*built))
+            return build.pods_of(*built, self._shared.images, self._users(*built))
 
-        subject = Subject(kinds.NODESETS, nodeset)
+        subject = Subject(kinds.NODESETS, seen.nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
-        return Actor(self._client, self._children, subject, connection, lambda name: make()(name), wrote)
+        return Actor(self._shared.client, self._shared.children, subject, connection, lambda name: make()(name), wrote)
 
     def _observe(self, nodeset: NodeSet, connection: SlurmConnection | None) -> NodeSetObservation:
         caches, key, where = self._caches, key_of(nodeset), cluster_key(nodeset)
-        cluster = caches.clusters.get(where)
-        template, refusal = self._template(nodeset)
+        cluster, time_now = caches.clusters.get(where), time.time()
+        template, refusal = self._template(nodeset, time_now)
         pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if membership.owns(nodeset, pod))
         ending = deletion.ending_partition(nodeset, members.of(caches, where)) if deletion.deleted(nodeset) else ""
         seen = NodeSetObservation(
@@ -140,7 +121,8 @@ class NodeSetController:
             refusal=refusal,
             home=home.of_nodeset(nodeset, cluster, self._home_claim(nodeset)),
             slurm=members.slurm(caches, where, connection),
-            now=time.time(),
+            now=time_now,
+            home_wakeup=home.awaited(cluster, self._cluster_claim(cluster), time_now) if cluster else None,
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
             controller_started=GuardReport(members.control_plane(caches, where).lease).running_since,
             ending_partition=ending,
@@ -157,26 +139,22 @@ class NodeSetController:
         keys = (Key(nodeset.metadata.namespace, name) for name in build.users_in(nodeset, cluster))
         return users.digest(*(self._caches.config_maps.get(key) for key in keys))
 
-    def _template(self, nodeset: NodeSet) -> tuple[str | None, str]:
-        built = self._built(nodeset)
+    def _template(self, nodeset: NodeSet, time_now: float) -> tuple[str | None, str]:
+        built = self._built(nodeset, time_now)
         if built is None:
             return None, "there is no such SlurmCluster"
         try:
-            return build.template(*built, self._images), ""
+            return build.template(*built, self._shared.images), ""
         except SeltzerError as error:
             return None, str(error)
 
-    def _built(self, nodeset: NodeSet) -> tuple[NodeSet, SlurmCluster] | None:
+    def _built(self, nodeset: NodeSet, time_now: float) -> tuple[NodeSet, SlurmCluster] | None:
         """What its pods are built from: itself and its cluster, without home directories that can't be mounted yet."""
         cluster = self._caches.clusters.get(cluster_key(nodeset))
         if cluster is None:
             return None
         claim = self._cluster_claim(cluster)
-        return home.mountable_by(nodeset, self._home_claim(nodeset)), home.mountable(cluster, claim, time.time())
-
-    def _awaits_home(self, nodeset: NodeSet) -> Wakeup | None:
-        cluster = self._caches.clusters.get(cluster_key(nodeset))
-        return home.awaited(cluster, self._cluster_claim(cluster), time.time()) if cluster else None
+        return home.mountable_by(nodeset, self._home_claim(nodeset)), home.mountable(cluster, claim, time_now)
 
     def _cluster_claim(self, cluster: SlurmCluster) -> PersistentVolumeClaim | None:
         return self._caches.all_claims.get(Key(cluster.metadata.namespace, names.home_claim(cluster)))
@@ -193,14 +171,14 @@ class NodeSetController:
         if cluster is None or needs is None:
             return []
         budget = build.budget(nodeset, cluster, all_pods=needs.protects == "everyone")
-        manifests = list(self._children.absent([budget])) if needs.only_create else [budget]
+        manifests = list(self._shared.children.absent([budget])) if needs.only_create else [budget]
         secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         if needs.key and (data := secret.data.get(names.SLURM_KEY) if secret else None):
             home = cluster.metadata.namespace
             found = (self._caches.config_maps.get(Key(home, each(cluster))) for each in (names.passwd, names.group))
             published = [each for each in found if each]
             manifests += build.support(nodeset, cluster, base64.b64decode(data), published)
-        return [Apply(manifest) for manifest in self._children.drifted(manifests)]
+        return [Apply(manifest) for manifest in self._shared.children.drifted(manifests)]
 
 
 async def _has_read_its_writes(connection: SlurmConnection) -> bool:

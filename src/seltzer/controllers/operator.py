@@ -15,7 +15,7 @@ from seltzer.controllers import caches as sources
 from seltzer.controllers import metrics, watches
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
-from seltzer.controllers.registration import Registration
+from seltzer.controllers.registration import Registration, Shared
 from seltzer.controllers.slurm_connection import Route, SlurmConnections
 from seltzer.kube.client import Client
 from seltzer.kube.controller import Controller
@@ -37,10 +37,11 @@ class Operator:
     ) -> None:
         self.caches = Caches(client, (each.source for one in CONTROLLERS for each in one.all_watches()))
         self.connections = SlurmConnections(route, may_write, self._slurm_changed)
-        children, recorder = Children(self.caches), Recorder(client, "seltzer")
+        recorder = Recorder(client, "seltzer")
+        shared = Shared(client, self.caches, Children(self.caches), self.connections, recorder, images)
         self._controllers: list[tuple[Registration, Controller]] = []
         for registration in CONTROLLERS:
-            made = registration.make(client, self.caches, children, self.connections, recorder, images)
+            made = registration.make(shared)
             controller = Controller(registration.name, made.reconcile, settle=settle, last_delay=20.0)
             registration.wire(self.caches, controller)
             self._controllers.append((registration, controller))

@@ -21,6 +21,18 @@ Keys = Callable[[Caches, Any, Any], Iterable[Key]]
 """The keys that a change of an object concerns, from its states before and after: None where it doesn't exist."""
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all controllers work with."""
+
+    client: Client
+    caches: Caches
+    children: Children
+    connections: SlurmConnections
+    recorder: Recorder
+    images: Images
+
+
 class Reconciler(Protocol):
     """One pass over one object of the controller's kind."""
 
@@ -50,7 +62,7 @@ class Registration:
     # What logs and metrics call it.
     name: str
     kind: Source[Any]
-    make: Callable[[Client, Caches, Children, SlurmConnections, Recorder, Images], Reconciler]
+    make: Callable[[Shared], Reconciler]
     # The kinds of the objects that it makes, and whose they are.
     owns: tuple[Resource[Any], ...]
     owner: Keys

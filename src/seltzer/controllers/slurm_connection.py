@@ -15,7 +15,7 @@ from seltzer.api.slurmcluster import JobCounts, SlurmCluster
 from seltzer.build import names
 from seltzer.build.components import slurmctld, slurmd, slurmrestd
 from seltzer.controllers import metrics
-from seltzer.controllers.slurm_feeds import Deadlines, Feed
+from seltzer.controllers.slurm_feeds import AnswerFeed, Deadlines
 from seltzer.controllers.slurmd_probe import SlurmdProbe
 from seltzer.kube.resource import Key, key_of
 from seltzer.slurm import hostlist, jobs
@@ -95,8 +95,8 @@ class SlurmConnection:
         self.cache.watch(self._on_nodes)
         self._started = time.monotonic()
         # The nodes that waiting jobs ask for by name, and how many jobs of a partition haven't ended.
-        self.named: Feed[None, frozenset[str]] = Feed(self._ask_named, lambda: changed(Change()))
-        self.queued: Feed[str, int] = Feed(self._ask_queued, lambda: changed(Change()))
+        self.named: AnswerFeed[None, frozenset[str]] = AnswerFeed(self._ask_named, lambda: changed(Change()))
+        self.queued: AnswerFeed[str, int] = AnswerFeed(self._ask_queued, lambda: changed(Change()))
         self.deadlines = Deadlines(self._ask_deadlines, self._busy, lambda names: changed(Change(names)))
         self._probe = SlurmdProbe(self._who_answers, lambda: changed(Change()))
 

@@ -47,7 +47,7 @@ class _Question(Generic[T]):
         return self.answer[1] if self.answer and now - self.answer[0] <= FRESH else None
 
 
-class Feed(Generic[K, T]):
+class AnswerFeed(Generic[K, T]):
     """The latest answer for each key.
 
     `ask` returns None if there is no answer; `changed` is called when `latest` would return something else.

@@ -11,7 +11,7 @@ from .messages import Result
 SUCCESS = 0
 
 _MEANINGS: dict[int, tuple[type[DirectoryError], str]] = {
-    1: (Refused, "it wants to know who asks, or failed: check that bindSecret is set"),
+    1: (Refused, "it failed, or requires a login: check that bindSecret is set"),
     3: (Incomplete, "its time limit ended the search: narrow the filters or the bases, or raise the limit there"),
     4: (
         Incomplete,
@@ -33,7 +33,7 @@ _MEANINGS: dict[int, tuple[type[DirectoryError], str]] = {
     50: (Refused, "the account of bindSecret may not read {base}: give it the right to, or bind as another one"),
     51: (Unreachable, "it is busy: no action needed, Seltzer tries again"),
     52: (Unreachable, "it is shutting down or out of service: no action needed, Seltzer tries again"),
-    53: (Refused, "it is unwilling: see what its log says about the account of bindSecret"),
+    53: (Refused, "it is unwilling to answer: look for the account of bindSecret in its log"),
 }
 _REFERRAL = 10
 
@@ -57,7 +57,7 @@ def refusal(server: str, result: Result, base: str) -> DirectoryError:
     """The error for a result that isn't a success; `base` is what was searched or who asked."""
     if result.code == _REFERRAL:
         return referral(server, base, result.referrals)
-    kind, advice = _MEANINGS.get(result.code, (Unreachable, "no action is known for this; Seltzer tries again"))
+    kind, advice = _MEANINGS.get(result.code, (Unreachable, "this code has no known remedy; Seltzer tries again"))
     found = re.search(r"\bdata ([0-9a-f]{3})\b", result.text)
     own = _ACCOUNT.get(found[1]) if found else None
     said = own or (f"{result.text[:200]} ({result.code})" if result.text else f"LDAP result {result.code}")

@@ -71,7 +71,7 @@ class Connection:
         self._received = 0
 
     async def bind(self, dn: str, password: bytes) -> None:
-        """Say who asks. Without a DN: nobody."""
+        """Log in; anonymously without a DN."""
         number = self._next()
         await self._send(messages.bind(number, dn, password))
         result = await self._result(number)
@@ -79,7 +79,7 @@ class Connection:
             raise answers.refusal(self._server, result, dn)
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Encrypt everything from here on."""
+        """Encrypt the connection."""
         number = self._next()
         await self._send(messages.start_tls(number))
         result = await self._result(number)
@@ -88,7 +88,7 @@ class Connection:
                 f"{self._server} doesn't do StartTLS ({result.text or result.code}): use an ldaps:// URI"
             )
         loop = asyncio.get_running_loop()
-        # A new reader: what somebody has put in after the answer, before the handshake, is never read.
+        # A new reader discards data injected before the TLS handshake.
         self._reader = asyncio.StreamReader(limit=_CHUNK, loop=loop)
         self._frames, self._waiting = ber.Frames(LARGEST_MESSAGE), []
         protocol = asyncio.StreamReaderProtocol(self._reader, loop=loop)
@@ -98,7 +98,7 @@ class Connection:
         if transport is None:
             raise ConnectionResetError("the connection was closed during the handshake")
         protocol.connection_made(transport)
-        # A StreamWriter that nobody holds any more closes its transport, and this one's is below the new one.
+        # A StreamWriter that is garbage-collected closes its transport, which the new one still uses.
         self._below = self._writer
         self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
 
@@ -112,7 +112,7 @@ class Connection:
                 return
 
     async def unbind(self) -> None:
-        """Say goodbye; nobody answers that."""
+        """Tell the server that the connection ends. It doesn't answer."""
         with contextlib.suppress(OSError, DirectoryError):
             await self._send(messages.unbind(self._next()))
 
@@ -137,7 +137,7 @@ class Connection:
                     raise ber.Malformed("a search ended as something else")
 
     async def _with_all_values(self, entry: Entry) -> Entry:
-        """The entry with the values that Active Directory holds back: it returns 1,500 of an attribute at once."""
+        """The entry with all values: Active Directory returns at most 1,500 of an attribute at once."""
         found = [match for name in entry.attributes if (match := _RANGE.fullmatch(name))]
         for part in found:
             values, name = entry.attributes.pop(part[0]), part["name"]
@@ -181,7 +181,7 @@ class Connection:
             if self._received > LARGEST_ANSWER:
                 raise Incomplete(f"{self._server} returned more than {LARGEST_ANSWER} bytes: narrow the filters")
             self._waiting = self._frames.feed(chunk)[::-1]
-            # While there is data, reading doesn't wait: others need their turn.
+            # Reading never waits while there is data, so other tasks get their turn here.
             await asyncio.sleep(0)
         said, found = messages.parse(self._waiting.pop())
         if said == 0 and isinstance(found, Result):

@@ -29,14 +29,14 @@ _TURN = 100
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory, what to read of it, and who asks."""
+    """A directory, what to read from it, and the account to use."""
 
     uris: Sequence[str]
     user_base: str
     group_base: str
     schema: Schema
     start_tls: bool = True
-    # Certificates of authorities in PEM; None for those that the system trusts.
+    # Certificates of authorities in PEM; None for the system's.
     authorities: str | None = None
     bind_dn: str = ""
     password: bytes = field(default=b"", repr=False)
@@ -62,14 +62,14 @@ class Directory:
             raise Misconfigured(
                 f"the authority of the directory isn't a certificate ({error}): put one in PEM under the key ca.crt"
             ) from None
-        # Many organisations' authorities were made before RFC 5280 was taken to the letter.
+        # Many organisations' authorities don't follow RFC 5280 to the letter.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return context
 
 
 @dataclass(frozen=True)
 class Found:
-    """A whole directory: its users, its groups, and what of it isn't used. All are sorted by name."""
+    """A whole directory: its users, its groups, and the entries that can't be used. All are sorted by name."""
 
     users: tuple[Account, ...]
     groups: tuple[Group, ...]
@@ -86,7 +86,7 @@ async def read(directory: Directory) -> Found:
     searches = directory.search_users(), directory.search_groups()
     servers = [Server.of(uri) for uri in directory.uris]
     needed = directory.start_tls or any(server.tls_first for server in servers)
-    # The system's authorities are many: loading them takes a tenth of a second.
+    # The system has many authorities: loading them takes a tenth of a second.
     tls = await asyncio.to_thread(directory.tls) if needed else None
     failures: list[str] = []
     try:

@@ -1,4 +1,4 @@
-"""Why a directory wasn't read, in four kinds that callers handle differently. After each of them nothing is known."""
+"""Why a directory wasn't read: four kinds of errors that callers handle differently. None of them is an answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Unreachable(DirectoryError):
 
 
 class Refused(DirectoryError):
-    """The directory doesn't accept who we are. Asking often may lock the account."""
+    """The directory doesn't accept our account. Retrying often may lock it."""
 
 
 class Misconfigured(DirectoryError):
-    """The settings don't fit the directory: a person has to change one of the two."""
+    """The settings don't fit the directory: an administrator has to change one of the two."""
 
 
 class Incomplete(DirectoryError):

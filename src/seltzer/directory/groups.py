@@ -1,4 +1,4 @@
-"""Who belongs to which group, whatever way a directory says so. Pure."""
+"""Resolves which users are in which groups, for all ways in which directories describe it. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Group(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class _Node:
-    """A group of the directory, of Unix or not, with those that it names itself."""
+    """A group of the directory, a Unix group or not, with its direct members."""
 
     dn: str
     unix: tuple[str, int] | None
@@ -68,7 +68,7 @@ class Memberships:
             self._primary.setdefault(self._dn_of[primary], []).append(name)
 
     def resolve(self, users: Iterable[str]) -> list[Group]:
-        """The groups of Unix with their members, sorted by name. A name that is there twice is refused twice."""
+        """The Unix groups with their members, sorted by name. A name that two groups have is refused for both."""
         known = {name: name for name in users}
         nodes = {node.dn: node for node in (self._node(entry, unix, known) for entry, unix in self._entries)}
         found = []
@@ -97,7 +97,7 @@ class Memberships:
 
 
 def _members(group: _Node, nodes: Mapping[str, _Node]) -> frozenset[str]:
-    """All users of a group and of the groups in it. A group that contains itself is no problem."""
+    """All users of a group and of the groups in it. A group may contain itself."""
     users, seen, level, depth = group.users, {group.dn}, group.groups, 0
     while level := tuple({dn for dn in level if dn in nodes and dn not in seen}):
         depth += 1

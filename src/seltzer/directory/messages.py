@@ -1,4 +1,4 @@
-"""The messages of LDAP (RFC 4511) that reading a directory takes: the requests in bytes, and the answers as values."""
+"""The LDAP messages (RFC 4511) for reading a directory: requests as bytes, and answers as values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Search(NamedTuple):
     filter: bytes
     attributes: Sequence[str]
     scope: int = SUBTREE
-    # Active Directory refers to its own other partitions unless it is asked not to.
+    # Active Directory refers to its other partitions unless it is asked not to.
     own_domain: bool = False
 
     def request(self, message: int, page: int, cookie: bytes) -> bytes:

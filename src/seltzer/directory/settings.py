@@ -55,7 +55,7 @@ def _credentials(ldap: Ldap, bind: Mapping[str, bytes] | None) -> tuple[str, byt
         raise Misconfigured(f"{where} doesn't exist: create it with the keys dn and password")
     # Files often end in a line break, and passwords don't.
     dn, password = (bind.get(key, b"").rstrip(b"\r\n") for key in (DN, PASSWORD))
-    # With a DN and no password, a directory would take us for nobody, and might show less.
+    # With a DN and an empty password, the login would be anonymous, and the answer might be incomplete.
     for key, value in ((DN, dn), (PASSWORD, password)):
         if not value:
             raise Misconfigured(f"{where} has no {key}: add it under the key {key}")

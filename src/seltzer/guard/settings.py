@@ -105,7 +105,6 @@ def from_environment(env: Mapping[str, str]) -> Settings:
             # A renewal that is stuck on a dead connection is sent again while the Lease is still ours.
             api=min(3.0, lease / 3),
             lease=lease,
-            grace=_seconds(env, "SELTZER_STOP_GRACE", 50),
         ),
         keep_jobs=_yes(env, environment.KEEP_JOBS, True),
         resolv_conf=Path("/etc/resolv.conf"),

@@ -1,4 +1,4 @@
-"""The home directories: from when on pods mount them, and what is missing until then.
+"""Home directories: when pods begin to mount them, and what is missing until then.
 
 A pod that mounts a volume which doesn't exist never starts. No pod but the binder therefore mounts the home directories
 before their claim is bound: a cluster without a suitable storage class works, without them. Once bound they stay
@@ -58,7 +58,7 @@ def mountable_by(nodeset: NodeSet, claim: PersistentVolumeClaim | None) -> NodeS
 
 
 def is_replaced(cluster: SlurmCluster, claim: PersistentVolumeClaim | None) -> bool:
-    """Whether our claim is for another class than the spec says. It has no volume yet, and so holds nothing."""
+    """Whether our claim has another class than the spec. It has no volume yet, so no files are lost."""
     wanted = cluster.spec.home
     if wanted is None or wanted.claim or wanted.class_name is None or claim is None or is_bound(claim):
         return False
@@ -147,7 +147,7 @@ def _of_claim(claim: PersistentVolumeClaim | None, name: str, namespace: str, fi
 
 
 def _pending(claim: PersistentVolumeClaim, name: str, field: str, *, ours: bool) -> Finding:
-    """Why a claim has no volume, as far as it shows that itself."""
+    """Why a claim has no volume, as far as the claim itself shows it."""
     remedy = f"set {field}.className to a class" if ours else "create it with a class"
     remedy = f"{remedy} that can make {_SHARED} volumes, such as one for NFS or CephFS"
     consequence = "pods start without home directories until then"

@@ -20,7 +20,7 @@ _ADVICE = {
     "Unschedulable": "add Kubernetes nodes, or ask for less",
     "VolumePending": "'kubectl get pvc' shows its claims",
 }
-# What the scheduler says of a pod whose claim has no volume yet. Most get one within seconds.
+# The scheduler's message for a pod whose claim has no volume yet. Most claims get one within seconds.
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
 

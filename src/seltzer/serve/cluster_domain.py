@@ -1,4 +1,4 @@
-"""Kubernetes' DNS domain, which no API tells: the operator's own pod has it among its search domains."""
+"""Kubernetes' DNS domain. No API has it, so it is read from the search domains of the operator's own pod."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _REST = 3.0
 _SHORT, _LONG = 0.2, 2.0
 
 
-class Source(Protocol):
+class NodeReader(Protocol):
     """What the cache polls: a SlurmClient."""
 
     async def nodes(self, update_time: int | None = None) -> NodeList | None: ...
@@ -88,7 +88,7 @@ class NodeCache:
 
     def __init__(
         self,
-        source: Source,
+        source: NodeReader,
         pace: Pace | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,

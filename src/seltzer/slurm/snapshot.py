@@ -27,14 +27,14 @@ _FAILED = ("BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_
 # It prints nothing before it has all answers: a failure prints only error messages.
 _SCRIPT = f"""\
 export SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0
-mark=$1
+separator=$1
 shift
 no() {{ [ "$1" != 124 ] || echo "slurmctld didn't answer in {PATIENCE} s" >&2; exit 1; }}
 nodes=$(timeout {PATIENCE} scontrol --json show nodes) || no $?
 partitions=$(timeout {PATIENCE} scontrol --json show partitions) || no $?
 jobs=$(timeout {PATIENCE} squeue "$@") || no $?
 now=$(date +%s)
-printf "%s$mark" "$now" "$nodes" "$partitions" "$jobs"
+printf "%s$separator" "$now" "$nodes" "$partitions" "$jobs"
 """
 
 T = TypeVar("T")
@@ -142,13 +142,13 @@ class Snapshot:
 class Question:
     """The command, and the parser of its output."""
 
-    mark: str
+    separator: str
     ended: bool = False
     """Includes completed jobs, as long as Slurm remembers them."""
 
     @property
     def command(self) -> list[str]:
-        return ["sh", "-c", _SCRIPT, "sh", self.mark, *squeue.snapshot(self.mark, ended=self.ended)]
+        return ["sh", "-c", _SCRIPT, "sh", self.separator, *squeue.snapshot(self.separator, ended=self.ended)]
 
     def read(self, output: str) -> Snapshot:
         """Parses what the command printed. Raises Unavailable for any other text: half a list is no list."""
@@ -164,10 +164,10 @@ class Question:
         )
 
     def _parts(self, output: str) -> tuple[str, str, str, list[squeue.Fields]]:
-        parts = output.split(self.mark)
+        parts = output.split(self.separator)
         if len(parts) < 5:
             raise Unavailable("what Slurm's commands printed was cut off")
-        # Behind the jobs' last field is our own mark, and behind that what others print, such as kubectl on stderr.
+        # Behind the jobs' last field is our separator, and behind that what others print, such as kubectl on stderr.
         now, nodes, partitions, *values, _, _ = parts
         try:
             return now, nodes, partitions, squeue.parse_snapshot(values)
@@ -176,7 +176,7 @@ class Question:
 
 
 def question(*, ended: bool = False) -> Question:
-    """A new question, with a mark that nobody can have put into a job's name."""
+    """A new question, with a separator that nobody can have put into a job's name."""
     return Question(f"\x1f{secrets.token_hex(8)}\x1f", ended)
 
 

@@ -19,7 +19,7 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class Group:
+class OutcomeGroup:
     """Jobs with the same outcome and reason."""
 
     outcome: str
@@ -37,7 +37,7 @@ class Recovery:
 
     time: str
     epoch: int = 0
-    groups: tuple[Group, ...] = ()
+    groups: tuple[OutcomeGroup, ...] = ()
     more: int = 0
     """The number of jobs that are missing in the groups for lack of space."""
 

@@ -161,16 +161,16 @@ def _pending(line: str) -> PendingJob:
         raise SqueueError(f"squeue printed a line that makes no sense: {line[:200]!r}") from None
 
 
-def snapshot(mark: str, *, ended: bool) -> list[str]:
-    """Arguments that list all jobs for people, with `mark` behind each field. `parse_snapshot` reads the output.
+def snapshot(separator: str, *, ended: bool) -> list[str]:
+    """Arguments that list all jobs for people, with `separator` behind each field. `parse_snapshot` reads the output.
 
-    A job's name may hold any byte, line ends included: nobody may be able to guess the mark.
+    A job's name may hold any byte, line ends included: nobody may be able to guess the separator.
     """
-    return ["--noheader", "--all", _format(_FOR_PEOPLE, mark), *(("--states=all",) if ended else ())]
+    return ["--noheader", "--all", _format(_FOR_PEOPLE, separator), *(("--states=all",) if ended else ())]
 
 
 def parse_snapshot(values: Sequence[str]) -> list[Fields]:
-    """The jobs, from the output split at the mark, without what follows the last one.
+    """The jobs, from the output split at the separator, without what follows the last one.
 
     Raises SqueueError if a field is missing.
     """

@@ -62,7 +62,7 @@ Listener = Callable[[Event], None]
 
 
 class State:
-    """What an API server keeps. `clock` tells the time in seconds since 1970."""
+    """What an API server keeps. `clock` returns the time in seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.version = FIRST_VERSION

@@ -14,7 +14,7 @@ HASH = "pod-template-hash"
 
 
 class Deployments:
-    """Makes each Deployment's pods and tells in its status how they are doing."""
+    """Makes each Deployment's pods and reports their state in its status."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -1,4 +1,4 @@
-"""The guard of slurmctld: takes the Lease, tells what slurmctld runs with, points the Service at itself."""
+"""The guard of slurmctld: takes the Lease, reports what slurmctld runs with, points the Service at itself."""
 
 from __future__ import annotations
 

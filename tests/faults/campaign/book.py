@@ -1,4 +1,4 @@
-"""What a repeat showed, and the book of the jobs: each is told of once, in the repeat in which it happened."""
+"""What a repeat showed, and the book of the jobs: each is listed once, in the repeat in which it happened."""
 
 from __future__ import annotations
 

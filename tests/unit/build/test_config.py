@@ -16,8 +16,6 @@ from seltzer.api.nodeset import NodeSet, Partition
 from seltzer.build.config import RESTART_KEYS, ConfigRefused, Rendered, identity, render, restart_keys
 from seltzer.slurm import conf
 
-TEMPLATE = {"spec": {"nodeSelector": {"a": "b"}}}
-
 
 def with_conf(text: str, *nodesets: NodeSet) -> Rendered:
     return render(cluster({"config": {"slurm.conf": text}}), nodesets)
@@ -158,10 +156,6 @@ def test_a_script_that_the_site_does_not_use_is_not_run_for_it() -> None:
     assert "the site's\n" not in rendered.files["job_submit.lua"]
 
 
-def test_keeping_jobs_is_nothing_that_has_to_be_tried() -> None:
-    assert render(cluster({"controller": {"keepJobs": True}}), []).trusted
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -169,7 +163,7 @@ def test_keeping_jobs_is_nothing_that_has_to_be_tried() -> None:
         ({"job_submit.lua": "", "job_submit_site.lua": ""}, "for your job_submit.lua: rename the file"),
     ],
 )
-def test_a_site_whose_script_cannot_be_run_beside_ours_is_told(files: Mapping[str, str], words: str) -> None:
+def test_a_site_whose_script_cannot_be_run_beside_ours_is_reported(files: Mapping[str, str], words: str) -> None:
     with pytest.raises(ConfigRefused, match=words):
         keeping("lua", files)
 
@@ -279,24 +273,6 @@ def test_options_of_a_partition_that_are_not_the_nodesets_to_set(options: str) -
     bad = structs.replace(plain, spec=structs.replace(plain.spec, partition=partition))
     with pytest.raises(ConfigRefused, match=r"NodeSet ns/cpu: partition\.options"):
         render(cluster(), [bad])
-
-
-@pytest.mark.parametrize(
-    ("spec", "nodes", "trusted"),
-    [
-        ({}, {}, True),
-        ({"rest": {"podTemplate": TEMPLATE}, "login": {"podTemplate": TEMPLATE, "image": "x"}}, {}, True),
-        ({"controller": {"resources": {"limits": {"cpu": 1}}}}, {"features": ["a"], "podTemplate": TEMPLATE}, True),
-        ({"config": {"gres.conf": ""}}, {}, False),
-        ({}, {"partition": {"options": "State=UP"}}, False),
-        ({"controller": {"image": "mine"}}, {}, False),
-        ({"controller": {"podTemplate": TEMPLATE}}, {}, False),
-        ({"podTemplate": TEMPLATE}, {}, False),
-        ({"podTemplate": {"metadata": {"labels": {"a": "b"}}}}, {}, False),
-    ],
-)
-def test_only_what_is_all_ours_is_trusted(spec: dict[str, Any], nodes: dict[str, Any], trusted: bool) -> None:
-    assert render(cluster(spec), [nodeset(nodes)]).trusted is trusted
 
 
 def test_the_digest_tells_configurations_apart() -> None:

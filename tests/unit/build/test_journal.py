@@ -309,7 +309,7 @@ def _folder_instead(slurm: Slurm) -> None:
 
 
 @pytest.mark.parametrize("broken", [_no_folder, _full, _folder_instead])
-def test_a_journal_that_cannot_be_written_refuses_no_job_and_is_told_once(
+def test_a_journal_that_cannot_be_written_refuses_no_job_and_is_reported_once(
     slurm: Slurm, broken: Callable[[Slurm], None]
 ) -> None:
     broken(slurm)

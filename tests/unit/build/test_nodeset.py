@@ -1,4 +1,4 @@
-"""A NodeSet's pods are nodes that Slurm is told the truth about."""
+"""A NodeSet's pods report to Slurm what they really have."""
 
 from __future__ import annotations
 

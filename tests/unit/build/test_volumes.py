@@ -111,7 +111,6 @@ def test_a_prolog_makes_homes_beside_the_sites_own() -> None:
     assert prologs == ["Prolog=seltzer-home", "Prolog=/opt/site/prolog"]
     assert rendered.files["seltzer-home"].startswith("#!/bin/sh\n")
     assert "Prolog=" not in config.render(cluster(), ()).files["slurm.conf"]
-    assert config.render(cluster({"home": {}}), ()).trusted, "it needs no trial"
 
 
 def test_a_prolog_makes_homes_where_only_a_nodeset_has_the_volume() -> None:

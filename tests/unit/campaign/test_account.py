@@ -192,6 +192,6 @@ def test_a_job_that_runs_for_slurmctld_only_is_a_ghost() -> None:
     assert [one.key for one in ghosts([*runs, start("runs")], queue, now=100, longer=10)] == ["gone", "never"]
 
 
-def test_an_id_that_was_given_away_twice_is_told_with_both_jobs() -> None:
+def test_an_id_that_was_given_away_twice_is_reported_with_both_jobs() -> None:
     assert reused([ack("a", "7"), ack("b", "8"), ack("a", "7")]) == ""
     assert reused([ack("a", "7"), ack("b", "8"), ack("c", "7")]) == "ID 7 was given to a and to c"

@@ -21,7 +21,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> list[str | SeltzerError]:
         assert (place.namespace, pod, container) == ("ns", "deployment/demo-slurmctld", "slurmctld")
         if isinstance(answers[0], SeltzerError):
             raise answers[0]
-        return answers[0] if answers[0] == "half" else printed(told=answers[0], mark=command[4])
+        return answers[0] if answers[0] == "half" else printed(told=answers[0], separator=command[4])
 
     monkeypatch.setattr(kubectl, "output", output)
     return answers

@@ -67,7 +67,7 @@ A, B = pod("c-a"), pod("c-b", "n2")
         (cluster(), seen(A, phase="starting"), "just starting on c-a; wait"),
     ],
 )
-def test_what_cannot_be_moved_is_told_with_what_to_do(item: SlurmCluster, now: ControllerFacts, words: str) -> None:
+def test_what_cannot_be_moved_is_reported_with_what_to_do(item: SlurmCluster, now: ControllerFacts, words: str) -> None:
     said = failover.obstacle(item, now)
     assert words in said and bool(words) == bool(said)
 
@@ -115,7 +115,7 @@ def test_it_is_told_what_a_hold_or_its_release_waits_for(now: ControllerFacts, h
     assert words in said and bool(words) == bool(said)
 
 
-def test_who_debugs_is_told_where_everything_is() -> None:
+def test_a_person_who_debugs_is_told_where_everything_is() -> None:
     lines = debug.summary(cluster(hold=True, status=SlurmClusterStatus(crash=CRASH)), seen(A, phase="held"), NOW)
     assert lines[0] == "held   slurmctld is down in c-a on n1; jobs that run go on, nobody can submit"
     assert "crash  5m ago: slurmctld was ended by SIGSEGV" in lines

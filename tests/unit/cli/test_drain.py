@@ -84,7 +84,7 @@ def test_the_resume_of_a_nodeset_resumes_what_is_drained_or_down_and_tells_the_r
         drain.resumable(target(known(slurm(node("cpu-0"))), nodeset="cpu"))
 
 
-def test_a_node_that_slurm_does_not_know_is_told_with_what_keeps_it() -> None:
+def test_a_node_that_slurm_does_not_know_is_reported_with_what_keeps_it() -> None:
     stuck = known(slurm(), pod("cpu-0", state="Unschedulable", words="0/2 nodes fit"))
     with pytest.raises(SeltzerError, match="Slurm doesn't know cpu-0: pod cpu-0: 0/2 nodes fit"):
         drain.drainable(target(stuck, "cpu-0"))

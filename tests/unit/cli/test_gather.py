@@ -23,7 +23,7 @@ async def test_both_sides_are_asked(answer: list[Any]) -> None:
     assert found.machine("cpu-0") == machine("n1")
 
 
-async def test_a_slurm_that_does_not_answer_is_told_and_the_rest_is_known(answer: list[Any]) -> None:
+async def test_a_slurm_that_does_not_answer_is_reported_and_the_rest_is_known(answer: list[Any]) -> None:
     answer[0] = SeltzerError("Unable to contact slurm controller (connect failure)")
     found = await gather.facts(Server(*ALL), PLACE, "demo")
     assert found.slurm is None

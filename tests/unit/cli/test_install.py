@@ -141,7 +141,7 @@ async def test_only_our_own_namespace_is_removed_and_only_without_clusters_in_it
         ({"a": "x" * 81}, {"a": "y"}, ["a"]),
     ],
 )
-def test_differences_are_told_by_their_fields(before: object, after: object, found: list[str]) -> None:
+def test_differences_are_reported_by_their_fields(before: object, after: object, found: list[str]) -> None:
     assert list(objects.differences(before, after)) == found
 
 
@@ -158,7 +158,7 @@ def waiting(reason: str, message: str = "", ended: Terminated | None = None) -> 
     return ContainerStatus(name="operator", state=state, last_state=ContainerState(terminated=ended))
 
 
-def test_why_the_operator_does_not_run_is_told_once() -> None:
+def test_why_the_operator_does_not_run_is_reported_once() -> None:
     crashed = waiting("CrashLoopBackOff", "back-off 10s", Terminated(exit_code=70, reason="Error"))
     unscheduled = ObjectCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no memory")
     pods = [pod(crashed), pod(crashed), pod(waiting("ErrImagePull", "no such image")), pod(conditions=(unscheduled,))]

@@ -1,4 +1,4 @@
-"""What isn't found is told with what there is, and where nothing is configured the sandbox is used."""
+"""What isn't found is reported with what there is, and where nothing is configured the sandbox is used."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_cluster_is_found_by_its_name() -> None:
         (Server(installed=False), "run 'seltzer install' first"),
     ],
 )
-async def test_a_cluster_that_is_not_there_is_told_with_what_to_do(server: Server, says: str) -> None:
+async def test_a_cluster_that_is_not_there_is_reported_with_what_to_do(server: Server, says: str) -> None:
     with pytest.raises(SeltzerError) as error:
         await kube.cluster(server, PLACE, "demo")
     assert str(error.value).endswith(says)
@@ -122,7 +122,7 @@ def test_without_a_sandbox_it_says_what_is_missing(tmp_path: Path, monkeypatch: 
         kube.locate(None, None, {"HOME": str(tmp_path)})
 
 
-def test_a_server_that_is_not_there_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_reported_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asyncio.run", virtual_time.run)
     place = kube.Place(Config("http://127.0.0.1:1", ssl.create_default_context()), "here")
     with pytest.raises(SeltzerError, match=r"can't be reached.*127\.0\.0\.1:1.*choose another context"):

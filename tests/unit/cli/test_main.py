@@ -186,7 +186,7 @@ def test_whoever_is_not_root_is_told_so(seltzer: Run, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("words", [("status",), ("kubeconfig",), ("logs",), ("node", "heal", "n1"), ("load", "x")])
-def test_a_sandbox_that_is_not_there_is_told_with_how_to_make_it(
+def test_a_sandbox_that_is_not_there_is_reported_with_how_to_make_it(
     seltzer: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

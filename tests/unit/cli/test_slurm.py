@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.builders import objects
 from tests.builders.objects import condition
+from tests.programs import write_program
 
 from seltzer.api.common import Condition
 from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterStatus
@@ -163,20 +164,19 @@ def test_commands_run_on_the_named_login_set_or_the_first_that_has_pods() -> Non
         slurm.deployment(objects.cluster(), "gpu")
 
 
-def test_a_cluster_that_is_not_ready_is_told_and_tried() -> None:
+def test_a_cluster_that_is_not_ready_is_reported_and_tried() -> None:
     assert slurm.hindrance(cluster(condition("LoginReady"), condition("ControllerReady"))) == ""
     note = slurm.hindrance(cluster(condition("ControllerReady", "False", "Starting", "slurmctld is starting")))
     assert note == "note: demo isn't ready: slurmctld is starting (Starting)"
 
 
-def test_a_command_that_fails_is_told_in_its_own_words(
+def test_a_command_that_fails_is_reported_in_its_own_words(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = tmp_path / "kubectl"
     noise = "E1116 00:13:02.431074 20562 websocket.go:296] Unknown stream"
     lines = (noise, "scontrol: no", "command terminated with exit code 1")
-    fake.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 1\n")
-    fake.chmod(0o755)
+    script = "#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 1\n"
+    fake = write_program(tmp_path / "kubectl", script)
     monkeypatch.setattr(kubectl, "find", lambda: str(fake))
     with pytest.raises(SeltzerError, match=r"^scontrol: no$"):
         kubectl.output(kube.locate(None, None), "pod/x", "x", ["scontrol"])

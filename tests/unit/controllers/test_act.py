@@ -1,4 +1,4 @@
-"""What is looked at once more before something is done that can't be taken back, and what is told of it afterwards."""
+"""What is checked again before something irreversible is done, and what is reported afterwards."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_pods_that_there_was_no_time_for_are_told_when_they_are_made(monke
         ("the quota is used up", Forbidden(403, "Forbidden", "exceeded quota"), True),
     ],
 )
-async def test_a_pod_that_was_not_made_is_not_told(why: str, refusal: Exception, fails: bool) -> None:
+async def test_a_pod_that_was_not_made_is_not_reported(why: str, refusal: Exception, fails: bool) -> None:
     done = await act(CreatePods(THREE), cpu_1=refusal)
     assert done.done == (CreatePods(("cpu-0", "cpu-2")),), why
     assert bool(done.failures) == fails
@@ -173,13 +173,13 @@ async def test_a_pod_that_was_not_made_is_not_told(why: str, refusal: Exception,
         ("it is another one", Conflict(409, "Conflict", "the UID differs")),
     ],
 )
-async def test_a_pod_that_was_not_deleted_is_not_told(why: str, refusal: Exception) -> None:
+async def test_a_pod_that_was_not_deleted_is_not_reported(why: str, refusal: Exception) -> None:
     done = await act(DeletePods(GONERS, ask=True), slurm=Slurm(*DRAINED), cpu_0=refusal)
     assert done.done == (DeletePods(GONERS[1:], ask=True),), why
     assert not done.failures
 
 
-async def test_a_pod_that_stays_since_a_job_came_is_not_told() -> None:
+async def test_a_pod_that_stays_since_a_job_came_is_not_reported() -> None:
     slurm = Slurm(*DRAINED[:2], node("cpu-2", "MIXED"))
     assert (await act(DeletePods(GONERS, ask=True), slurm=slurm)).done == (DeletePods(GONERS[:2], ask=True),)
 
@@ -191,7 +191,7 @@ async def test_a_pod_that_stays_since_a_job_came_is_not_told() -> None:
         (ResumeNodes(THREE), ResumeNodes(("cpu-2",))),
     ],
 )
-async def test_nodes_that_somebody_else_has_changed_are_not_told(action: Action, done: Action) -> None:
+async def test_nodes_that_somebody_else_has_changed_are_not_reported(action: Action, done: Action) -> None:
     slurm = Slurm(node("cpu-0"), node("cpu-1", "IDLE DRAIN", reason="disk"), DRAINED[2])
     assert (await act(action, slurm=slurm)).done == (done,)
 
@@ -205,13 +205,13 @@ async def test_who_answers_by_now_is_not_set_down_and_nor_is_whom_nobody_has_ask
     assert done.done == (DownNodes(THREE, "seltzer: update"),), "these are not given up for lost"
 
 
-async def test_nodes_that_slurm_refused_are_not_told() -> None:
+async def test_nodes_that_slurm_refused_are_not_reported() -> None:
     done = await act(DeleteRecords(THREE), slurm=Slurm(refuses=("cpu-1", "cpu-2")))
     assert done.done == (DeleteRecords(("cpu-0",)),)
     assert [failure.message for failure in done.failures] == ["cpu-1 (and 1 more): busy"]
 
 
-async def test_of_what_was_not_done_nothing_is_told_or_counted() -> None:
+async def test_of_what_was_not_done_nothing_is_reported_or_counted() -> None:
     def counted() -> float | None:
         return REGISTRY.get_sample_value("seltzer_actions_total", {"action": "DrainNodes", "outcome": "done"})
 

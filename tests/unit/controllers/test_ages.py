@@ -14,7 +14,7 @@ def test_a_thing_grows_old_from_the_first_look_that_sees_it() -> None:
     assert ages.of(CPU, ["a", "b"], 103.0) == {"a": 3.0, "b": 0.0}
 
 
-def test_one_that_a_look_doesnt_see_begins_anew() -> None:
+def test_one_that_a_look_doesnt_see_starts_over() -> None:
     ages = Ages()
     ages.of(CPU, ["a"], 100.0)
     assert ages.of(CPU, [], 101.0) == {}

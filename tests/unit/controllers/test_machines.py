@@ -65,7 +65,7 @@ def test_what_is_missing_while_nobody_tells_us_of_nodes_is_unknown() -> None:
     assert rig.is_gone()
 
 
-def test_one_that_nobody_has_looked_for_for_a_while_is_looked_for_anew() -> None:
+def test_one_that_nobody_has_looked_for_for_a_while_is_looked_for_again() -> None:
     rig = Rig()
     rig.machines.of(["n1"])
     rig.now += MISSING_SECONDS + 1

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 import pytest
 from tests.virtual_time import quiet
 
-from seltzer.controllers.slurm_feeds import DEADLINES_EVERY, EVERY, FRESH, WANTED, Deadlines, Feed
+from seltzer.controllers.slurm_feeds import DEADLINES_EVERY, EVERY, FRESH, WANTED, AnswerFeed, Deadlines
 from seltzer.slurm.errors import Unavailable
 
 
@@ -19,7 +19,7 @@ class Slurm:
         self.now = 1000.0
         self.open: list[tuple[str, asyncio.Future[int | None]]] = []
         self.changes = 0
-        self.feed: Feed[str, int] = Feed(self._ask, self._changed, lambda: self.now)
+        self.feed: AnswerFeed[str, int] = AnswerFeed(self._ask, self._changed, lambda: self.now)
 
     async def _ask(self, key: str) -> int | None:
         answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()

@@ -232,9 +232,9 @@ FAULTS: dict[str, tuple[Fault, type[DirectoryError], str]] = {
         Misconfigured,
         "it wants a login or encryption: set bindSecret",
     ),
-    "unwilling": (ends(53), Refused, "it is unwilling: see what its log says"),
+    "unwilling": (ends(53), Refused, "it is unwilling to answer: look for the account of bindSecret in its log"),
     "busy": (ends(51), Unreachable, "it is busy: no action needed"),
-    "another result": (ends(80, "oops"), Unreachable, "says: oops (80): no action is known for this"),
+    "another result": (ends(80, "oops"), Unreachable, "says: oops (80): this code has no known remedy"),
     "referral": (
         ends(10, more=ber.element(0xA3, ber.text("ldap://b"))),
         Incomplete,

@@ -113,7 +113,7 @@ async def _leads(election: Election) -> bool:
     return election.leading
 
 
-async def test_an_event_is_told_once_and_counted(server: FakeApiServer, client: Client) -> None:
+async def test_an_event_is_reported_once_and_counted(server: FakeApiServer, client: Client) -> None:
     item = await put(client, "a", "1")
     recorder = Recorder(client, "test")
     for _ in range(3):

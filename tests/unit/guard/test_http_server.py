@@ -178,7 +178,7 @@ def test_only_a_few_are_asked_at_once(tmp_path: Path) -> None:
     assert asked.get("/jobs/cpu-0")[0] == 200
 
 
-def test_the_nodes_that_waiting_jobs_name_are_told_once_each(asked: Asked) -> None:
+def test_the_nodes_that_waiting_jobs_name_are_reported_once_each(asked: Asked) -> None:
     asked.script('[ "$2" = --states=PENDING ] && printf "cpu-1\\n\\n\\ncpu-[3-4]\\n\\ncpu-1\\n"')
     status, printed = asked.get("/named")
     assert status == 200
@@ -197,6 +197,6 @@ def test_the_operators_longest_question_about_addresses_is_read_and_answered(ask
         assert asked.get(f"/alive/6818/{','.join(longest)}") == (200, f"{longest[-1]}\n")
 
 
-def test_where_not_all_addresses_could_be_asked_none_is_told(asked: Asked) -> None:
+def test_where_not_all_addresses_could_be_asked_none_is_reported(asked: Asked) -> None:
     with mock.patch.object(slurmd_probe, "answering", side_effect=OSError("no room")):
         assert asked.get("/alive/6818/10.0.0.1") == (503, "not all addresses can be probed: no room\n")

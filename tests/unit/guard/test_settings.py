@@ -35,7 +35,6 @@ def test_a_call_that_got_stuck_can_be_made_again_while_the_lease_lasts(
         ("SELTZER_LEASE_DURATION", "5s", "has to be a number of seconds"),
         ("SELTZER_LEASE_DURATION", "-1", "has to be a number of seconds"),
         ("SELTZER_LEASE_DURATION", "nan", "has to be a number of seconds"),
-        ("SELTZER_STOP_GRACE", "0", "has to be a number of seconds"),
         ("SELTZER_KEEP_JOBS", "yes", "has to be true or false"),
     ],
 )

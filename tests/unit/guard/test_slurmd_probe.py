@@ -1,4 +1,4 @@
-"""Who answers is asked in the way that tells a slurmd that is well from one that hangs."""
+"""The probe distinguishes a healthy slurmd from one that hangs."""
 
 from __future__ import annotations
 

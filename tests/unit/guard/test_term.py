@@ -26,7 +26,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def crash(rig: Rig) -> dict[str, Any]:
-    """The last crash, as it is told."""
+    """The last crash, as it is reported."""
     found: dict[str, Any] = json.loads(until("a crash is told", lambda: rig.api.report.get("crash")))
     return found
 
@@ -172,7 +172,7 @@ def _ready(rig: Rig, identity: str) -> bool:
         return False  # it doesn't listen yet
 
 
-def test_what_a_crash_left_is_told_and_the_backtrace_comes_after_the_restart(rig: Rig) -> None:
+def test_what_a_crash_left_is_reported_and_the_backtrace_comes_after_the_restart(rig: Rig) -> None:
     gdb = f"#!/bin/sh\ntail -1 {rig.state}/*/seltzer.stamps > {rig.folder}/seen\necho '#0  boom ()'\n"
     write_program(rig.folder / "gdb", gdb)
     rig.start()

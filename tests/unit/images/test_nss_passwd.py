@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ import pytest
 SOURCE = Path(__file__).parents[3] / "images" / "slurm" / "nss_passwd.c"
 SUCCESS, NOT_FOUND, UNAVAILABLE, TRY_AGAIN = 1, 0, -1, -2
 
-pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 Find = Callable[..., tuple[int, str]]
 
 
@@ -38,7 +36,7 @@ def find(file: Path) -> Find:
     """The answer of the library, and the user's line as it is read."""
     library = file.with_name("nss_passwd.so")
     flags = ("-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f'-DPASSWD="{file}"')
-    subprocess.run(["gcc", *flags, "-o", library, SOURCE], check=True, timeout=60)
+    subprocess.run(["gcc", *flags, "-o", library, SOURCE], check=True)
     function = ctypes.CDLL(str(library))._nss_seltzer_passwd_getpwnam_r
 
     def ask(name: str, room: int = 256) -> tuple[int, str]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parents[3] / "images" / "slurm" / "slurmd.c"
 # As slurmd does it: a login that ends with code 7 and leaves a chain of processes behind: each ends after its parent.
@@ -45,7 +42,6 @@ int main(void)
 """
 
 
-@pytest.mark.skipif(not shutil.which("gcc"), reason="this machine has no compiler")
 def test_the_status_of_a_login_is_its_own_not_that_of_what_it_left_behind(tmp_path: Path) -> None:
     (tmp_path / "login.c").write_text(LOGIN)
     program = tmp_path / "login"

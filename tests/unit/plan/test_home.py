@@ -85,7 +85,7 @@ def test_the_binder_is_there_while_the_claim_waits_and_goes_afterwards() -> None
     assert home.binding(cluster(), None, (pod,), None) == [gone]
 
 
-def test_a_claim_without_a_volume_is_made_anew_for_another_class() -> None:
+def test_a_claim_without_a_volume_is_made_again_for_another_class() -> None:
     wanted = cluster({"home": {"className": "nfs"}})
     actions = home.binding(wanted, claim("Pending", "disk"), (), BINDER)
     assert actions == [Delete("PersistentVolumeClaim", "ns", "demo-home", "claim")]

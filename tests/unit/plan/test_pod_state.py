@@ -87,7 +87,7 @@ def test_what_we_tell_by_a_pod_is_no_change_of_it() -> None:
         ("Failed", "The node was low on memory", "Failed", "pod cpu-0: The node was low on memory"),
     ],
 )
-def test_trouble_is_told_with_its_reason_and_what_to_do(state: str, words: str, reason: str, told: str) -> None:
+def test_trouble_is_reported_with_its_reason_and_what_to_do(state: str, words: str, reason: str, told: str) -> None:
     found = pod_state.trouble(pod(state=state, words=words))
     assert found
     assert found.reason == reason
@@ -99,7 +99,7 @@ def test_what_is_a_matter_of_time_is_no_trouble(state: str) -> None:
     assert pod_state.trouble(pod(state=state)) is None
 
 
-def test_a_crash_is_told_in_the_last_words_of_who_crashed() -> None:
+def test_a_crash_is_reported_with_the_last_words_of_the_program() -> None:
     status = ContainerStatus(
         name="slurmd",
         state=ContainerState(waiting=Waiting(reason="CrashLoopBackOff", message="back-off 10s")),
@@ -112,7 +112,7 @@ def test_a_crash_is_told_in_the_last_words_of_who_crashed() -> None:
     assert "slurmd ended with exit code 1 (Error): fatal: no cgroup; see 'seltzer logs'" in found.message
 
 
-def test_of_many_troubles_the_first_by_name_is_told() -> None:
+def test_of_many_troubles_the_first_by_name_is_reported() -> None:
     found = pod_state.first_trouble(
         [pod("cpu-1", state="ErrImagePull"), pod("cpu-0", state="InvalidImageName"), pod("cpu-2")]
     )
@@ -164,7 +164,7 @@ def test_who_set_it_down(state: str, reason: str, whose: str) -> None:
 
 
 @pytest.mark.parametrize(("by", "outage"), [("slurm", True), ("", True), ("root", False), ("ann", False)])
-def test_an_outage_is_told_by_slurm_itself_and_not_by_a_person_in_its_words(by: str, outage: bool) -> None:
+def test_an_outage_is_reported_by_slurm_itself_and_not_by_a_person_in_its_words(by: str, outage: bool) -> None:
     item = node(state="DOWN", reason="Not responding", reason_set_by_user=by)
     assert (slurm_state.down_by_outage(item), slurm_state.down_by_others(item)) == (outage, not outage)
 

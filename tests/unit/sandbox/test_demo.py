@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from tests.programs import write_program
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
@@ -93,7 +94,7 @@ def test_a_cluster_with_problems_is_one(steps: list[str], monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "change", [{"StartTime": "T2"}, {"NodeList": "cpu-[1-2]"}, {"Restarts": "1"}, {"ExitCode": "1:0"}], ids=str
 )
-def test_a_job_that_was_moved_or_begun_anew_was_disturbed(change: dict[str, str]) -> None:
+def test_a_job_that_was_moved_or_started_over_was_disturbed(change: dict[str, str]) -> None:
     assert next(iter(change)) in demo.differences(UNDISTURBED, {**UNDISTURBED, **change})
 
 
@@ -101,11 +102,10 @@ def test_a_job_that_only_ended_was_not_disturbed() -> None:
     assert demo.differences(UNDISTURBED, {**UNDISTURBED, "JobState": "COMPLETED", "EndTime": "T9"}) == ""
 
 
-def test_its_job_ends_well_when_it_is_told_to(tmp_path: Path) -> None:
+def test_its_job_succeeds_when_it_is_told_to_end(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     # The first sleep tells the script to end, as scancel would.
-    (tmp_path / "bin" / "sleep").write_text("#!/bin/sh\nkill -USR1 $PPID\n")
-    (tmp_path / "bin" / "sleep").chmod(0o755)
+    write_program(tmp_path / "bin" / "sleep", "#!/bin/sh\nkill -USR1 $PPID\n")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     done = subprocess.run(["sh", "-c", demo.SCRIPT], env={"PATH": path}, check=False)
     assert done.returncode == 0

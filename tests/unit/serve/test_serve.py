@@ -1,4 +1,4 @@
-"""The operator's process tells how it is, to people and to programs."""
+"""The operator's process reports its health, to people and to programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_log_line_is_one_json_object_whatever_is_in_it() -> None:
     assert (told["level"], told["object"], told["step"]) == ("warning", "NodeSet/ns/cpu", "DrainNodes")
 
 
-def test_an_error_is_told_with_where_it_came_from() -> None:
+def test_an_error_is_reported_with_where_it_came_from() -> None:
     made = record("failed")
     try:
         raise ValueError("no such thing")

@@ -255,7 +255,7 @@ class TestVersions:
             with pytest.raises(Unsupported, match="can't return its configuration"):
                 await client.config()
 
-    async def test_one_that_is_too_old_or_too_new_is_told(self) -> None:
+    async def test_one_that_is_too_old_or_too_new_is_reported(self) -> None:
         async with FakeSlurmrestd(versions=["v0.0.39", "v0.0.99"]) as fake:
             with pytest.raises(Unsupported, match=r"knows none of v0\.0\.45"):
                 await SlurmClient(Http(fake.url), TokenSource(lambda: KEY)).nodes()

@@ -1,4 +1,4 @@
-"""The node cache knows what Slurm told, says how old that is, and never takes "unknown" for "none"."""
+"""The node cache knows what Slurm last said and how old that is, and never takes "unknown" for "none"."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_change_of_our_own_during_a_poll_is_not_forgotten(rig: Rig) -> N
     assert rig.lists()[-1] == ""
 
 
-async def test_changed_new_and_vanished_nodes_are_told_by_name(rig: Rig) -> None:
+async def test_changed_new_and_vanished_nodes_are_reported_by_name(rig: Rig) -> None:
     await rig.poll()
     rig.fake.change("n0", state=["MIXED"], alloc_cpus=1)
     rig.fake.add("n3")
@@ -164,7 +164,7 @@ async def test_slurmrestd_away_for_a_minute_and_back(rig: Rig) -> None:
     assert rig.told[2:] == [Change(frozenset({"n1"}))]
 
 
-async def test_that_slurmrestd_is_back_is_told_once_even_if_nothing_was_forgotten_meanwhile(rig: Rig) -> None:
+async def test_that_slurmrestd_is_back_is_reported_once_even_if_nothing_was_forgotten_meanwhile(rig: Rig) -> None:
     """Somebody may have been refused in between, and waits."""
     await rig.poll()
     await rig.fake.stop()

@@ -68,6 +68,6 @@ def test_half_an_answer_is_none(text: str) -> None:
 
 def test_nobody_can_guess_what_separates_the_fields() -> None:
     one, other = snapshot.question(), snapshot.question()
-    assert one.mark != other.mark and len(one.mark) >= 16
-    assert one.mark == one.command[4] and one.mark in one.command[-1]
+    assert one.separator != other.separator and len(one.separator) >= 16
+    assert one.separator == one.command[4] and one.separator in one.command[-1]
     assert snapshot.question(ended=True).command[-1] == "--states=all"

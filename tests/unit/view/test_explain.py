@@ -151,7 +151,7 @@ def test_a_node_is_explained_with_what_would_bring_it_back(found: Facts, words: 
     assert about_node(found) == words
 
 
-def test_a_slurmd_that_was_killed_is_told() -> None:
+def test_a_slurmd_that_was_killed_is_reported() -> None:
     killed = pod("cpu-0", state="unready")
     last = ContainerState(terminated=Terminated(exit_code=137, reason="OOMKilled"))
     status = msgspec.structs.replace(
@@ -161,7 +161,7 @@ def test_a_slurmd_that_was_killed_is_told() -> None:
     assert "Its pod is Running, but not ready since slurmd ended (OOMKilled)." in about_node(found)
 
 
-def test_where_slurm_can_not_be_asked_what_it_told_last_is_told_as_such() -> None:
+def test_where_slurm_can_not_be_asked_what_it_told_last_is_reported_as_such() -> None:
     one = pod("cpu-0")
     told = ObjectCondition(type=SLURM_READY, status="False", reason="Drained", message="bad disk [ann]")
     status = msgspec.structs.replace(one.status, conditions=(*one.status.conditions, told))
@@ -218,7 +218,7 @@ def test_a_job_is_found_by_its_id_its_array_or_its_task(word: str, found: list[s
     assert [each.id for each in explain_job.matching(ARRAY, word)] == found
 
 
-def test_an_array_is_told_as_a_whole_and_why_the_rest_waits() -> None:
+def test_an_array_is_reported_as_a_whole_and_why_the_rest_waits() -> None:
     said = about_job(known(slurm(node(state="ALLOCATED", cpus=1, alloc_cpus=1), *ARRAY), pod("cpu-0")))
     assert said.startswith(
         "Of job 7, 7_1 runs, 7_[3,5-9:2%1] waits, 1 is over. Job 7_[3,5-9:2%1] (train, of ann) has waited"
@@ -383,11 +383,11 @@ def test_a_job_that_waits_for_nodes_that_kubernetes_can_not_place_is_told_so() -
         ),
     ],
 )
-def test_nodes_that_are_on_their_way_are_told(pods: list[Pod], words: str) -> None:
+def test_nodes_that_are_on_their_way_are_reported(pods: list[Pod], words: str) -> None:
     assert about_job(known(slurm(FULL, pending("Resources")), *pods)).endswith(f"cpu-0 is full. {words}")
 
 
-def test_many_nodes_are_told_together() -> None:
+def test_many_nodes_are_reported_together() -> None:
     told = [node(f"cpu-{each}", "ALLOCATED", cpus=1, alloc_cpus=1) for each in range(300)]
     ill = [drained(f"cpu-{each}", f"reason {each} [ann]") for each in range(300, 310)]
     said = about_job(known(slurm(*told, *ill, pending("Resources"))))

@@ -26,7 +26,7 @@ from seltzer.view import facts
         ("", "root", "", ""),
     ],
 )
-def test_it_is_told_who_set_a_reason(reason: str, by: str, who: str, why: str | None) -> None:
+def test_the_report_says_who_set_a_reason(reason: str, by: str, who: str, why: str | None) -> None:
     found = drained(reason=reason, by=by)
     assert (facts.who(found), facts.why(found)) == (who, reason if why is None else why)
 

@@ -30,7 +30,7 @@ def row(found: Facts, name: str = "cpu-0") -> nodes.Row:
     return one
 
 
-def test_a_node_is_told_as_both_sides_see_it() -> None:
+def test_a_node_is_reported_as_both_sides_see_it() -> None:
     told = slurm(
         drained(state="MIXED DRAIN"),
         job("7", "RUNNING", "cpu-0"),

@@ -22,12 +22,12 @@ def firsts(known: Facts, pane: str, sort: str, words: str = "") -> list[str]:
     return [row[0] for row in texts(known, pane, at, words)]
 
 
-def test_a_node_is_told_with_its_jobs_and_when_it_will_be_free() -> None:
+def test_a_node_is_reported_with_its_jobs_and_when_it_will_be_free() -> None:
     known = facts([node("cpu-0", jobs=True)], [job(7, "cpu-0", minutes=90)])
     assert texts(known, "nodes") == [["cpu-0", "mixed", "7", "in 1h30m", "n1", "Running", ""]]
 
 
-def test_a_drained_node_is_told_with_its_reason_and_whose_it_is() -> None:
+def test_a_drained_node_is_reported_with_its_reason_and_whose_it_is() -> None:
     known = facts([node("cpu-0", "IDLE", "DRAIN", reason="bad fan", by="grace")])
     assert texts(known, "nodes")[0][-1] == "grace 1m ago: bad fan"
 

@@ -63,7 +63,7 @@ class Component:
     ports: Mapping[str, int]
     ingress: tuple[Ingress, ...]
     log: Log
-    # Deployments of it beside the one that has its name. Their pods have these names as the component label.
+    # Further Deployments, its variants. Their pods have these names as the component label.
     variants: Callable[[SlurmCluster], Sequence[str]] = lambda cluster: ()
     # The namespaces that its pods may be in.
     namespaces: Callable[[SlurmCluster], Sequence[str]] = home

@@ -19,7 +19,7 @@ from textual.worker import WorkerFailed
 
 from seltzer.cli import drain, show
 from seltzer.cli.top.actions import Actions
-from seltzer.cli.top.feed import Feed
+from seltzer.cli.top.feed import UpdateFeed
 from seltzer.cli.top.layout import share
 from seltzer.cli.top.screens import Ask, Confirm, Filter, LogScreen, Words
 from seltzer.cli.top.table import Table, Tables
@@ -91,7 +91,7 @@ class Top(App[None]):
         _key("ctrl+c", "quit"),
     ]
 
-    def __init__(self, name: str, feed: Feed, actions: Actions) -> None:
+    def __init__(self, name: str, feed: UpdateFeed, actions: Actions) -> None:
         super().__init__(ansi_color=True)
         self.title = f"seltzer top {name}"
         self._cluster, self._feed, self._actions = name, feed, actions

@@ -29,7 +29,7 @@ _PATIENCE = 5.0
 _OLD = 10
 
 
-class Feed(Protocol):
+class UpdateFeed(Protocol):
     """A source of updates."""
 
     async def run(self, tell: Callable[[Update], None]) -> None:
@@ -123,7 +123,7 @@ class ClusterFeed:
 
     async def _hear(self, question: Question, text: str, last: str) -> str:
         """Takes an answer. Returns what follows the clock, and parses it if it is new or the last parse is old."""
-        clock, _, rest = text.partition(question.mark)
+        clock, _, rest = text.partition(question.separator)
         now = int(clock) if clock.isdigit() else 0
         if rest != last or self._slurm is None or not 0 <= now - self._slurm.now <= _OLD:
             # In a thread: parsing thousands of jobs takes longer than a key press should wait.

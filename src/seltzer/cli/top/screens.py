@@ -18,6 +18,7 @@ from textual.widgets import Input, Log, Static
 from seltzer.cli.top.stream import end
 from seltzer.errors import SeltzerError
 from seltzer.slurm.snapshot import tidy
+from seltzer.view import colours
 
 _MOST_LINES = 20_000
 _BOX = """
@@ -44,7 +45,7 @@ class Ask(ModalScreen[str | None]):
         with Vertical():
             yield Static(self._question, markup=False)
             yield Input(compact=True)
-            yield Static(Text("Enter does it, Esc gives up", "dim"), id="verdict")
+            yield Static(Text("Enter does it, Esc gives up", colours.MINOR), id="verdict")
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(Input))  # at once: the first letters may already be typed
@@ -53,7 +54,7 @@ class Ask(ModalScreen[str | None]):
         try:
             self._check(event.value)
         except SeltzerError as error:
-            self.query_one("#verdict", Static).update(Text(str(error), "red"))
+            self.query_one("#verdict", Static).update(Text(str(error), colours.BAD))
             return
         self.dismiss(event.value)
 

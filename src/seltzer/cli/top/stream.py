@@ -69,14 +69,14 @@ class Pace:
 
 @dataclass(frozen=True)
 class Loop:
-    """A command that runs once for each line of its input. Its mark is random and can't occur in its output."""
+    """A command that runs once for each line of its input. Its separator is random and can't occur in its output."""
 
     command: Sequence[str]
-    mark: str = field(default_factory=lambda: f"\x1e{secrets.token_hex(8)}\x1e")
+    separator: str = field(default_factory=lambda: f"\x1e{secrets.token_hex(8)}\x1e")
 
     @property
     def words(self) -> list[str]:
-        return ["sh", "-c", _LOOP, self.mark, *self.command]
+        return ["sh", "-c", _LOOP, self.separator, *self.command]
 
 
 async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerator[Answer, None]:
@@ -94,7 +94,7 @@ async def answers(start: Sequence[str], loop: Loop, pace: Pace) -> AsyncGenerato
         while True:
             pace.hurry.clear()
             started = time.monotonic()
-            yield await _ask(process, loop.mark.encode(), pace.deadline)
+            yield await _ask(process, loop.separator.encode(), pace.deadline)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(pace.hurry.wait(), pace.pause(time.monotonic() - started))
     finally:
@@ -108,25 +108,25 @@ async def end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def _ask(process: asyncio.subprocess.Process, mark: bytes, deadline: float) -> Answer:
+async def _ask(process: asyncio.subprocess.Process, separator: bytes, deadline: float) -> Answer:
     assert process.stdin and process.stdout
     try:
         async with asyncio.timeout(deadline):
             process.stdin.write(b"\n")
             await process.stdin.drain()
-            text, end = [await process.stdout.readuntil(mark) for _ in range(2)]
+            text, end = [await process.stdout.readuntil(separator) for _ in range(2)]
     except TimeoutError:
         raise StreamEnded(f"no answer in {deadline:.0f} s") from None
     except asyncio.LimitOverrunError:
         raise StreamEnded(f"an answer of more than {_MOST >> 20} MiB") from None
     except (asyncio.IncompleteReadError, ConnectionError):
         raise StreamEnded(await _last_words(process)) from None
-    code, _, complaint = _text(end, mark).partition(" ")
-    return Answer(_text(text, mark), int(code), complaint)
+    code, _, complaint = _text(end, separator).partition(" ")
+    return Answer(_text(text, separator), int(code), complaint)
 
 
-def _text(part: bytes, mark: bytes) -> str:
-    return part.removesuffix(mark).decode(errors="replace")
+def _text(part: bytes, separator: bytes) -> str:
+    return part.removesuffix(separator).decode(errors="replace")
 
 
 async def _last_words(process: asyncio.subprocess.Process) -> str:

@@ -24,7 +24,7 @@ def hold(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovered: 
     for why, names in _by_why(todo).items():
         _try_hold(slurm, names, why)
     free = _not_held(todo, slurm)
-    if free:  # one job that can't be held may have kept others from it
+    if free:  # one job that can't be held may have blocked others
         for name, _, verdict in free:
             _try_hold(slurm, [name], verdict.why)
         free = _not_held(free, slurm)

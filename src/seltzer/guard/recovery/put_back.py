@@ -20,6 +20,7 @@ from seltzer.guard.recovery.keeper import JobKeeper
 from seltzer.guard.recovery.slurm import DUPLICATE, RESTART_DELAY, Cancelled, SlurmError
 from seltzer.guard.recovery.traces import Evidence, Trace
 from seltzer.guard.recovery.verdicts import JobVerdict, Outcome, Unsaved, of_unsaved
+from seltzer.wire import environment
 from seltzer.wire.squeue import QueueEntry
 
 _JOB_ID = re.compile(r"\d{1,10}")
@@ -91,7 +92,7 @@ def put_back(
 def awaited_by_forgotten(known: set[int], found: Findings) -> set[int]:
     """The jobs on which jobs depend that slurmctld doesn't know yet.
 
-    Rather too many than too few: the minutes of a delay in a dependency count as a job, too.
+    It may contain too many, never too few: it takes the minutes of a delay in a dependency for a job.
     """
     files = {job: spool.read(found.epoch, job) for job in found.jobs - known}
     if not files:
@@ -196,7 +197,7 @@ def _put(
     verdict = replace(verdict, why=f"{verdict.why}{without}")
     options = {**unsaved.entry.options, "job_id": unsaved.id}
     # job_submit.lua sees the first variable of a name, whatever the user or an earlier put-back has left.
-    options["environment"] = [f"SELTZER_PUT_BACK={files.key}", *(files.environment or ())]
+    options["environment"] = [f"{environment.PUT_BACK}={files.key}", *(files.environment or ())]
     if verdict.action == "put-back-held":
         options |= {"hold": True, "admin_comment": verdict.why}
     if verdict.action == "put-back-requeued":

@@ -18,7 +18,7 @@ from seltzer.guard.kube.report import now
 from seltzer.guard.recovery.verdicts import Outcome
 from seltzer.guard.state.epoch import sync
 from seltzer.wire import job_ids
-from seltzer.wire.lease_json import Group, Recovered, Recovery
+from seltzer.wire.lease_json import OutcomeGroup, Recovered, Recovery
 
 FILE = "seltzer.recoveries"
 LIMIT = 15 << 10  # of the annotation
@@ -84,12 +84,12 @@ def for_lease(recoveries: Sequence[Recovery]) -> str:
     return _compact(asdict(shown))
 
 
-def _grouped(jobs: Iterable[JobOutcome]) -> tuple[Group, ...]:
+def _grouped(jobs: Iterable[JobOutcome]) -> tuple[OutcomeGroup, ...]:
     found: dict[tuple[int, str, str], list[JobOutcome]] = {}
     for job in {job.id: job for job in jobs}.values():
         found.setdefault((_ORDER.index(job.outcome), job.outcome, job.why), []).append(job)
     return tuple(
-        Group(
+        OutcomeGroup(
             outcome,
             why,
             job_ids.fold(job.id for job in its),
@@ -107,7 +107,7 @@ def _fitting(recovery: Recovery, room: int) -> Recovery:
     brief = _brief(recovery)
     if _size(asdict(brief)) <= room:
         return brief
-    kept: list[Group] = []
+    kept: list[OutcomeGroup] = []
     left = room - _STUB
     for group in brief.groups:
         part = _beginning(group, left - 1)
@@ -122,11 +122,11 @@ def _brief(recovery: Recovery) -> Recovery:
     found: dict[tuple[str, str], list[str]] = {}
     for group in recovery.groups:
         found.setdefault((group.outcome, without_details(group.why)), []).extend(job_ids.expand(group.jobs))
-    groups = (Group(outcome, why, job_ids.fold(its), len(its)) for (outcome, why), its in found.items())
+    groups = (OutcomeGroup(outcome, why, job_ids.fold(its), len(its)) for (outcome, why), its in found.items())
     return replace(recovery, groups=tuple(groups))
 
 
-def _beginning(group: Group, room: int) -> Group | None:
+def _beginning(group: OutcomeGroup, room: int) -> OutcomeGroup | None:
     """As many of its jobs as fit."""
     left = room - _size(asdict(replace(group, jobs="")))
     some: list[str] = []
@@ -147,7 +147,9 @@ def _parsed(found: dict[str, object]) -> Recovery:
         str(found["time"]),
         int(str(found["epoch"])),
         tuple(
-            Group(str(each["outcome"]), str(each["why"]), str(each["jobs"]), int(each["count"]), str(each["users"]))
+            OutcomeGroup(
+                str(each["outcome"]), str(each["why"]), str(each["jobs"]), int(each["count"]), str(each["users"])
+            )
             for each in groups
         ),
     )

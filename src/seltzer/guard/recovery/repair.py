@@ -156,7 +156,7 @@ def _in_range(task: str, ranges: str) -> bool:
 
 
 def _retire(todo: Sequence[Todo], slurm: Controller, recovered: RepairReport) -> list[Todo]:
-    """Ends pending jobs that have already run to their end. Slurm can't be told how they ended. Returns those that are
+    """Cancels pending jobs that have already run to their end: Slurm takes no status for them. Returns those that are
     still in the queue."""
     if not todo:
         return []
@@ -193,7 +193,7 @@ def _cancel(todo: Sequence[Todo], keeper: JobKeeper, slurm: Controller, recovere
 
 
 def _pending_of(named: Mapping[str, tuple[QueueEntry, JobVerdict]], slurm: Controller) -> list[str]:
-    """The names of those that are still pending. If slurmctld can't be asked, of those that were."""
+    """The names of the jobs that are still pending, or all names if slurmctld can't be asked."""
     try:
         states = {each.name: each.state for each in slurm.queue()}
     except SlurmError as error:

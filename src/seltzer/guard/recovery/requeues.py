@@ -37,15 +37,15 @@ class Unsettled:
     restarts: Mapping[str, int] = field(default_factory=dict)
     """Their restart counts before the guard last tried to requeue them."""
     silent: frozenset[str] = frozenset()
-    """Those whose nodes didn't respond when they were due."""
+    """The jobs whose nodes didn't respond when they were due."""
 
     def wait(self, now: float, soonest: float, after: float) -> float:
-        """How long to wait for the next of them: no longer than `after`, though clocks may differ."""
+        """How long to wait until the next job is due: at most `after`, even if clocks differ."""
         due = min(self.jobs.values(), default=now) + after
         return min(after, max(soonest, due - now))
 
     def due(self, now: float, after: float) -> list[str]:
-        """The jobs that have waited that long. A time ahead of the clock is no reason to wait."""
+        """The jobs that have waited that long. A time in the future, by a clock that is ahead, counts as due."""
         return [name for name, added in self.jobs.items() if not now - after < added <= now]
 
 
@@ -81,8 +81,8 @@ def requeue(
 ) -> list[Todo]:
     """Requeue these pending jobs, and report those for which slurmctld confirms it. Returns the others, to be held.
 
-    `late`: they were submitted to start late. To change them would look like a change by their users to the next
-    repair, if this one is cut short.
+    `late`: they were submitted to start late. If this repair is cut short, the next one would take another update for
+    one by their users.
     """
     if not todo:
         return []
@@ -122,8 +122,8 @@ def _requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, *, late: 
     slurm.requeue(sorted(ids.values()))
     after = slurm.pending()
     done = {name for name, id_ in ids.items() if id_ in after and after[id_].restarts > before[id_].restarts}
-    # One that was saved as held had been released before it started. Not sooner than here: in the log it looks like the
-    # release by a person, who wants the job to start whatever happened before.
+    # A job that was saved as held had been released before it started, so it is released again. Only now: in the log
+    # this looks like a release by a person, who wants the job to start whatever happened before.
     held = [name for name, listed, _ in todo if name in done and listed.held]
     if not held:
         return done
@@ -134,7 +134,7 @@ def _requeue(todo: Sequence[Todo], found: Findings, slurm: Controller, *, late: 
 
 
 def _update(names: Sequence[str], what: str, update: Callable[[Sequence[str]], None]) -> set[str]:
-    """Those that slurmctld has updated. The ones that it refuses are searched by halves: they keep no other from it."""
+    """The jobs that slurmctld has updated. If it refuses, each half is tried alone: no job blocks others."""
     if not names:
         return set()
     try:

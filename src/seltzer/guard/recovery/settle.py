@@ -1,9 +1,9 @@
 """Settles requeued and held jobs once all nodes have registered.
 
 Those whose first run has ended by itself are cancelled: their nodes report it, which slurmctld logs and otherwise
-ignores. Of the others, requeued jobs may start, and held ones stay held. Unknown is never "it hasn't ended": a requeued
-job waits for a person if the log may lack lines, and for the node of its first run if that doesn't respond. A node that
-is back reports late what has ended meanwhile, so its jobs wait as long as after a crash.
+ignores. Of the others, requeued jobs may start, and held ones stay held. Unknown never counts as "still running": a
+requeued job waits for a person if the log may lack lines, and for the node of its first run if that doesn't respond. A
+node that is back reports late what ended in the meantime, so its jobs wait as long as after a crash.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Jobs = Mapping[str, QueueEntry]
 
 
 def settle(epoch: Path, slurm: Controller, recovered: RepairReport, after: float = 0.0) -> None:
-    """Settle what was added at least `after` seconds ago. Raises SlurmError. What isn't settled is left for next time.
+    """Settle the jobs that were added at least `after` seconds ago; the others wait. Raises SlurmError.
 
-    A job that has ended and that others depend on is held: they would be cancelled with it.
+    A job that has ended is held if others depend on it: they would be cancelled with it.
     """
     unsettled = requeues.read(epoch)
     queue = {each.name: each for each in slurm.queue() if each.state == "PENDING"}
@@ -82,7 +82,7 @@ def _start(
     slurm: Controller,
     recovered: RepairReport,
 ) -> set[str]:
-    """`waiting`: the names of those that have to wait for their nodes. Returns the names of all that have to wait."""
+    """`waiting`: the jobs that have to wait for their nodes. Returns the names of all jobs that have to wait."""
     pending = slurm.pending() if jobs else {}
     start, hold, wait = [], [], set()
     for name, listed in jobs.items():
@@ -105,7 +105,7 @@ def _start(
 
 
 def _away(jobs: Jobs, evidence: Evidence, slurm: Controller) -> set[str]:
-    """The names of those whose first runs were on nodes that don't respond."""
+    """The names of the jobs whose first runs were on nodes that don't respond."""
     nodes = {name: _trace(evidence, listed).started for name, listed in jobs.items()}
     silent = _silent(set(nodes.values()), slurm)
     return {name for name, where in nodes.items() if where in silent}
@@ -114,7 +114,7 @@ def _away(jobs: Jobs, evidence: Evidence, slurm: Controller) -> set[str]:
 def _silent(nodes: set[str], slurm: Controller) -> set[str]:
     """Which of these nodes, or lists of nodes, don't respond.
 
-    What is no node's name counts as one that doesn't respond, if there is any.
+    An invalid name counts as a silent node if any node is silent.
     """
     named = sorted(name for name in nodes if _NAME.fullmatch(name))
     lists = {each for each in nodes if _LIST.fullmatch(each)}.difference(named)
@@ -126,7 +126,7 @@ def _silent(nodes: set[str], slurm: Controller) -> set[str]:
 
 
 def _has_silent(hostlist: str, slurm: Controller) -> bool:
-    """Whether any of them is silent. What became of jobs on nodes that Slurm can't name is unknown, too."""
+    """Whether any of them is silent. The answer is yes if Slurm doesn't accept the list: then it is unknown."""
     try:
         return bool(slurm.silent_nodes(hostlist))
     except SlurmError:
@@ -135,10 +135,10 @@ def _has_silent(hostlist: str, slurm: Controller) -> bool:
 
 
 def _is_decided(evidence: Evidence, listed: QueueEntry, job: PendingJob) -> bool:
-    """Whether a person has released it, who wants it to start whatever happened before.
+    """Whether a person has released the job, and so wants it to start whatever happened before.
 
-    The guard releases jobs that were saved as held, too, once their restart counts have grown. Their starts still count
-    then, which a release by a user makes irrelevant.
+    The guard also releases jobs, those that were saved as held, once their restart counts have grown. That decides
+    nothing.
     """
     trace = _trace(evidence, listed)
     released = trace.held is False or evidence.of(listed.job).held is False
@@ -146,7 +146,7 @@ def _is_decided(evidence: Evidence, listed: QueueEntry, job: PendingJob) -> bool
 
 
 def _not_requeued(job: PendingJob) -> str:
-    """slurmctld alone says whether it was. Empty if it was."""
+    """Why the job wasn't requeued, according to slurmctld; empty if it was."""
     return "" if job.restarts else "it could not be requeued"
 
 

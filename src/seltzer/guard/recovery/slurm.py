@@ -27,7 +27,7 @@ NODE_THREADS = re.compile(r"^Agent thread count: *([0-9]+)$", re.MULTILINE)
 """sdiag's count of the threads that talk to nodes."""
 DUPLICATE = 2011
 RESTART_DELAY = 600
-"""After so many seconds a requeued job starts again if nobody lets it start sooner."""
+"""A requeued job starts again after this many seconds, unless the guard lets it start sooner."""
 _JOB_REQUEUE = re.compile(r"^[ \t]*JobRequeue[ \t]*=[ \t]*\"?(\w+)", re.IGNORECASE | re.MULTILINE)
 _AT_ONCE = 200
 _ANSWER = 1 << 20
@@ -99,7 +99,7 @@ class SlurmCommands:
         return [self._places.sinfo, "--noheader", "--all", "--format=%N"]
 
     def requeues_by_default(self) -> bool:
-        """Whether a job whose user doesn't say anything about it may be requeued."""
+        """Whether a job may be requeued by default."""
         try:
             said = _JOB_REQUEUE.findall((self._places.etc / LOCAL).read_text(errors="replace"))
         except OSError:
@@ -111,7 +111,7 @@ class SlurmCommands:
         self._update(names, f"StartTime=now+{RESTART_DELAY}")
 
     def start_now(self, names: Sequence[str]) -> None:
-        """They no longer wait for a point in time."""
+        """Remove the start time of these pending jobs."""
         self._update(names, "StartTime=now")
 
     def _update(self, names: Sequence[str], change: str) -> None:
@@ -120,8 +120,8 @@ class SlurmCommands:
     def requeue(self, jobs: Collection[int]) -> None:
         """Have slurmctld treat these pending batch jobs as requeued: their restart counts grow.
 
-        It leaves those alone that may not be requeued. Raises SlurmError if this Slurm can't do that; what became of
-        each job is for `pending` to say.
+        Jobs that may not be requeued stay as they are. Raises SlurmError if this Slurm can't do that; `pending` says
+        what became of each job.
         """
         self._require_known_version("only Slurm 26.05 requeues a pending job")
         module = "seltzer.guard.recovery.requeue"
@@ -133,7 +133,7 @@ class SlurmCommands:
         def hold(part: list[str]) -> None:
             try:
                 self._run([self._places.scontrol, "uhold", ",".join(part)])
-            finally:  # one that is refused keeps no other from being held, and those need their reason
+            finally:  # a refused job doesn't prevent the others from being held, and they need their reason
                 with suppress(SlurmError):  # they are held, which is what matters
                     self._update(part, f"AdminComment={why}")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seltzer.guard import log
 from seltzer.guard.state.epoch import sync
+from seltzer.wire import environment
 
 RECOVERY = "seltzer.recovery"
 LOST = "lost"
@@ -48,7 +49,7 @@ class Files:
         """The journal's key for this job."""
         for each in self.environment or ():
             name, _, value = each.partition("=")
-            if name == "SELTZER_JOB":
+            if name == environment.JOB:
                 return value
         return ""
 
@@ -245,7 +246,7 @@ def _text(file: Path) -> str | None:
 
 
 def _shorten(lost: Path) -> None:
-    """Keep only the newest jobs, or they would fill the volume; and those of the last day: nobody may know of them."""
+    """Keep the newest jobs, and all of the last day, which perhaps nobody has seen. More would fill the volume."""
     found = sorted((folder.stat().st_mtime, folder) for _, folder in _jobs(lost))
     for at, folder in found[:-KEPT]:
         if at < found[-1][0] - _DAY:

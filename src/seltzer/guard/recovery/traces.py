@@ -31,7 +31,7 @@ TOO_QUIET = frozenset({"quiet", "fatal", "error", "info"})
 """Levels at which slurmctld doesn't log which jobs start, end and are cancelled; the guard never sets them."""
 # IDs above this belong to jobs of a federation.
 HIGHEST = 0x03FF0000
-# How a job ends that the kernel killed for its memory (SIG_OOM).
+# How a job ends if the kernel kills it for its memory (SIG_OOM).
 _OUT_OF_MEMORY = 253
 _SLURM_USER = 401
 # What slurmctld logs as the signal of a job that ends without a status.
@@ -156,7 +156,7 @@ def _finish(trace: Trace, _: re.Match[str]) -> None:
 def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
     """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it.
 
-    Anybody can have that logged, but not without the line of `_withdraw` behind it.
+    Any user can cause this line, but only with the line of `_withdraw` after it.
     """
     if trace.started and (trace.unknown_ends or not trace.finished):
         trace.finished = True
@@ -209,9 +209,9 @@ def _hold(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _release(trace: Trace, match: re.Match[str]) -> None:
-    """Only a pending job can be released, so who does it wants it to start, whatever happened before.
+    """Only a pending job can be released, by someone who wants it to start, whatever happened before.
 
-    The guard releases jobs, too. It knows nothing of an end that is reported meanwhile.
+    The guard releases jobs, too. It knows nothing of an end that is reported in the meantime.
     """
     trace.held = False
     if int(match["uid"]) != _SLURM_USER:

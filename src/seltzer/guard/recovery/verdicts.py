@@ -50,7 +50,7 @@ class JobVerdict:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What slurmctld says about a pending job besides that. The defaults are for what it can't be asked."""
+    """What else slurmctld says about a pending job. The defaults apply if it can't be asked."""
 
     may_requeue: bool = False
     """It is a batch job on its own, and neither its user nor the cluster forbids to start it again."""
@@ -107,7 +107,7 @@ def of_unsaved(job: Unsaved, keep_jobs: bool) -> JobVerdict:
     doubt = _doubt(job)
     if cannot:
         return JobVerdict("kept", "keep", f"{doubt}; {cannot}" if doubt else cannot)
-    changed = job.modified or trace.modified  # to what isn't known
+    changed = job.modified or trace.modified  # the new values are unknown
     if doubt and job.may_requeue and not (job.tasks or changed or job.unlogged) and _has_only_started(trace):
         return JobVerdict("requeued", "put-back-requeued", doubt)
     if doubt:

@@ -97,7 +97,7 @@ class ClusterObservation:
     slurmds: int
     # Objects that the spec doesn't ask for any more.
     surplus: tuple[Delete, ...] = ()
-    # The claim with the home directories, whoever made it, its name, and the pod that has it bound.
+    # The claim with the home directories, ours or the user's; its name; and the binder's pods.
     home: PersistentVolumeClaim | None = None
     home_name: str = ""
     binder: Manifest | None = None

@@ -9,6 +9,7 @@ from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.plan.actions import Action, DownNodes, KillJobs, OnSlurm
 from seltzer.plan.nodeset import drain_causes
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
+from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.wakeup import Wakeup
 
 # How soon to look again at what was just written.
@@ -33,10 +34,12 @@ def wrote_to_slurm(done: Sequence[Action]) -> bool:
 
 
 def wakeups(
-    decision: NodeSetDecision, done: Sequence[Action], *, unfinished: bool, read_back: bool
+    seen: NodeSetObservation, decision: NodeSetDecision, done: Sequence[Action], *, unfinished: bool, read_back: bool
 ) -> tuple[Wakeup, ...]:
     """Why to look again. `read_back` says that Slurm's nodes were read after our writes."""
     found = list(decision.wakeups)
+    if seen.home_wakeup:
+        found.append(seen.home_wakeup)
     if unfinished:
         found.append(Wakeup("some pods were not reached in time", AT_ONCE))
     if wrote_to_slurm(done):

@@ -12,6 +12,7 @@ from seltzer.plan.conditions import Finding
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.slurm_presence import SlurmState
+from seltzer.plan.wakeup import Wakeup
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class NodeSetObservation:
     refusal: str = ""
     # What is to be said about its home directories beside what the cluster says.
     home: Finding | None = None
+    # Its pods mount the cluster's home directories until then, although the claim isn't bound yet.
+    home_wakeup: Wakeup | None = None
     # The cluster is being deleted, and its nodes go first.
     closing: bool = False
     # The nodes that waiting jobs name; None: unknown. A job is lost with the next reconfigure if the record of a node

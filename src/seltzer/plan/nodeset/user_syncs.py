@@ -1,4 +1,4 @@
-"""Makes kubelets sync changed users at once: they do when their pod changes, and otherwise within a minute."""
+"""Makes kubelets sync changed users at once: a kubelet does so when the pod changes, and otherwise within a minute."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.builders.objects import cluster
 
+from seltzer.api.login import TAKEN
 from seltzer.build import cluster as build
 from seltzer.build import names, network
 from seltzer.build.components.base import OPERATOR, Component
@@ -20,6 +21,11 @@ EACH = pytest.mark.parametrize("component", COMPONENTS, ids=lambda each: each.na
 def made(component: Component) -> dict[str, dict[str, Any]]:
     """A component's objects by kind."""
     return {each["kind"]: each for each in component.applied(ONE, Images())}
+
+
+def test_no_login_set_can_have_the_name_of_a_component() -> None:
+    """Its objects would have the names of those of a cluster called `<cluster>-login`."""
+    assert set(BY_NAME) <= set(TAKEN)
 
 
 def test_each_component_has_one_row_and_each_condition_one_component() -> None:

@@ -262,7 +262,7 @@ async def test_r_resumes() -> None:
         assert seen.actions.asked == [("resume", "cpu-1")]
 
 
-async def test_what_fails_is_told() -> None:
+async def test_what_fails_is_reported() -> None:
     async with opened() as seen:
         seen.actions.refusal = "cpu-1 is neither drained nor down"
         await seen.press("r")
@@ -366,7 +366,7 @@ async def test_it_can_be_quit(key: str) -> None:
 # --- trouble ---------------------------------------------------------------------------------------------------------
 
 
-async def test_trouble_is_told_and_what_was_known_stays() -> None:
+async def test_trouble_is_reported_and_what_was_known_stays() -> None:
     async with opened() as seen:
         await seen.tell(DEMO, "slurmctld is failing over from a")
         await seen.sees("slurmctld is failing over from a", "cpu-0", "train")

@@ -61,7 +61,7 @@ async def test_a_command_that_ends_tells_its_last_words() -> None:
             await anext(rounds)
 
 
-async def test_a_command_that_is_not_there_is_told_too() -> None:
+async def test_a_command_that_is_not_there_is_reported_too() -> None:
     async with asked("/nowhere/at/all") as rounds:
         assert (await anext(rounds)).code == 127
 
@@ -76,7 +76,7 @@ async def test_silence_ends_it() -> None:
 async def test_it_ends_with_its_input(tmp_path: Path) -> None:
     """As in a container, where nobody kills what `kubectl exec` has started: its input ends, and no more."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*Loop(["echo", "x"], mark="|").words, stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(*Loop(["echo", "x"], separator="|").words, stdin=pipe, stdout=pipe)
     said, _ = await process.communicate(b"\n\n")
     assert (process.returncode, said) == (0, b"x\n|0 |x\n|0 |")
 
@@ -106,7 +106,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-async def test_who_is_in_a_hurry_need_not_wait() -> None:
+async def test_a_hurry_ends_the_pause() -> None:
     pace = Pace(interval=3600.0)
     async with asked("echo", "x", pace=pace) as rounds:
         await anext(rounds)

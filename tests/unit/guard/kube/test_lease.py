@@ -81,7 +81,7 @@ def test_of_many_one_holds_it_and_the_next_gets_it_when_it_is_released(api: Fake
     assert [write["spec"]["holderIdentity"] for write in api.writes].count("") == 1
 
 
-def test_who_is_not_the_fastest_does_not_hold_it(api: FakeApi, keeper: Make) -> None:
+def test_a_guard_that_is_not_the_fastest_does_not_hold_it(api: FakeApi, keeper: Make) -> None:
     def faster() -> None:
         api.before_patch = lambda: None
         api.patch({"spec": {"holderIdentity": "faster", "leaseDurationSeconds": 600}})
@@ -142,7 +142,7 @@ def test_who_stands_by_only_looks_and_wins_soon_after_a_clean_release(api: FakeA
     assert "epoch" not in api.report, "what it said before it won is about another term"
 
 
-def test_who_wins_knows_what_the_one_before_told_and_leaves_it_there(api: FakeApi, keeper: Make) -> None:
+def test_the_winner_knows_what_the_one_before_reported_and_leaves_it_there(api: FakeApi, keeper: Make) -> None:
     annotate(api, epoch="7", saved="700", config="old", crash="{}")
     ours = keeper("pod-a")
     until("it is ours", lambda: ours.term)
@@ -158,7 +158,9 @@ def test_who_wins_knows_what_the_one_before_told_and_leaves_it_there(api: FakeAp
     assert ours.inherited[EPOCH] == "7"
 
 
-def test_who_lost_it_and_wins_again_does_not_tell_what_is_over(api: FakeApi, keeper: Make, clock: Clock) -> None:
+def test_a_guard_that_lost_it_and_wins_again_does_not_report_what_is_over(
+    api: FakeApi, keeper: Make, clock: Clock
+) -> None:
     ours = keeper("pod-a")
     until("it is ours", lambda: ours.term == 1)
     ours.report.set("running", epoch="3", saved="300")

@@ -14,7 +14,7 @@ def report() -> tuple[Report, list[int]]:
     return Report(lambda: hurried.append(1)), hurried
 
 
-def test_a_change_is_told_at_once_and_a_note_with_the_next_renewal() -> None:
+def test_a_change_is_reported_at_once_and_a_note_with_the_next_renewal() -> None:
     told, hurried = report()
     told.set("running", message="m")
     told.set("running", message="m")
@@ -55,7 +55,7 @@ def test_a_message_is_cut_and_a_document_is_not(capfd: pytest.CaptureFixture[str
     assert "recovered is too long" in capfd.readouterr().err
 
 
-def test_the_last_news_are_told_at_once_in_their_order_and_fit_into_the_lease() -> None:
+def test_the_last_news_are_reported_at_once_in_their_order_and_fit_into_the_lease() -> None:
     told, hurried = report()
     for number in range(20):
         told.add_event(f"Reason{number}", "\ud800" * 5000)

@@ -1,4 +1,4 @@
-"""Which options a job loses when it is put back, as its script tells."""
+"""Which options a job loses when it is put back, according to its script."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_options_that_no_plugin_sees_are_found_as_sbatch_reads_them(name: str) -
         ("#SBATCH -k -m a --signal=1", "; without --no-kill, --distribution and --signal, which no plugin sees"),
     ],
 )
-def test_they_are_told(lines: str, words: str) -> None:
+def test_they_are_reported(lines: str, words: str) -> None:
     assert without(lines) == words
 
 

@@ -88,7 +88,7 @@ def test_how_much_the_log_tells_is_known_however_long_ago_that_was_said(
     assert traces.read(lines).of(7).unseen
 
 
-def test_who_takes_over_knows_how_much_the_log_told(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_guard_knows_how_much_the_log_said(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "LIMIT", 200)
     write_log(epoch, LINE % (2, "Set debug level to 'info'") + LINE % (3, "x" * 300) + submit(7, 30))
     rotation.take_over(epoch)
@@ -228,7 +228,7 @@ def test_a_journal_that_is_cut_off_has_whole_entries_or_none(epoch: Path, length
         assert entry.options == {"name": "n"}
 
 
-def test_the_journal_tells_options_and_who_was_changed(epoch: Path) -> None:
+def test_the_journal_has_options_and_which_jobs_were_changed(epoch: Path) -> None:
     (epoch / f"{journal.JOURNAL}.1").write_text('{"v":1,"key":"a-1","time":1,"uid":7,"options":{"name":"old"}}\n')
     (epoch / journal.JOURNAL).write_text(
         '\n{"v":1,"key":"a-2","time":1,"uid":7,"cannot":"why","options":{"name":"new"}}\n'

@@ -105,8 +105,8 @@ class JobMachine(RuleBasedStateMachine):
             self.world.close()
 
 
-TestJobs = JobMachine.TestCase
-TestJobs.settings = settings(max_examples=60 + int(10 * LONG), stateful_step_count=25, deadline=None)
+TestJobs = pytest.mark.timeout(300 + 10 * LONG)(JobMachine.TestCase)
+TestJobs.settings = settings(max_examples=60 + int(10 * LONG), stateful_step_count=25)
 
 
 @contextmanager

@@ -301,7 +301,7 @@ def test_a_talk_to_nodes_that_is_over_soon_puts_nothing_off(rig: Rig) -> None:
     assert "do not register again yet" not in rig.said
 
 
-def test_who_can_not_tell_is_not_waited_for(rig: Rig) -> None:
+def test_a_guard_that_can_not_tell_is_not_waited_for(rig: Rig) -> None:
     write_program(rig.folder / "sdiag", "#!/bin/sh\necho something else\n")
     rig.start(reregister_after=0.1, reregister_retry=60.0)
     pid = rig.running()

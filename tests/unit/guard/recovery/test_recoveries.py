@@ -1,4 +1,4 @@
-"""What the guard tells of jobs that it found again: all of it on the volume, and what fits of it in the Lease."""
+"""What the guard reports of jobs that it found again: all of it on the volume, and what fits of it in the Lease."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named(said: dict[str, object]) -> list[str]:
     return [job for group in groups for job in job_ids.expand(group["jobs"])]
 
 
-def test_jobs_of_one_fate_are_told_together_and_those_first_that_a_person_has_to_look_at(epoch: Path) -> None:
+def test_jobs_of_one_fate_are_reported_together_and_those_first_that_a_person_has_to_look_at(epoch: Path) -> None:
     jobs = [(7, "put-back", "a"), (9, "held", "c"), (8, "put-back", "a"), ("20_1", "held", "b"), (7, "put-back", "a")]
     said = json.loads(told(epoch, *jobs).as_json(epoch))
     assert said.pop("time") and said == {
@@ -51,7 +51,7 @@ def test_jobs_of_one_fate_are_told_together_and_those_first_that_a_person_has_to
     }
 
 
-def test_what_nobody_has_read_yet_is_told_together_with_what_came_after(epoch: Path) -> None:
+def test_what_nobody_has_read_yet_is_reported_together_with_what_came_after(epoch: Path) -> None:
     first = json.loads(told(epoch, (7, "held", "a")).as_json(epoch))
     told(epoch, (8, "held", "a"))
     text = told(epoch, (9, "held", "a")).as_json(epoch)

@@ -270,7 +270,7 @@ def test_no_job_comes_back_with_the_options_of_another(epoch: Path, saved: bool)
     assert (epoch.parent / spool.LOST / "job.13" / "script").exists()
 
 
-def test_options_that_a_job_loses_are_told(epoch: Path) -> None:
+def test_options_that_a_job_loses_are_reported(epoch: Path) -> None:
     for job in (12, 13):
         folder = write_job(epoch, job, key=f"k{job}")
         (folder / "script").write_bytes(b"#!/bin/sh\n#SBATCH --deadline=2030-01-01\ntrue\n\0")
@@ -515,7 +515,7 @@ def test_where_lost_takes_nothing_jobs_are_kept_beside_the_state(epoch: Path) ->
         assert f"echo {job}" in (epoch / spool.UNKEPT / f"job.{job}" / "script").read_text()
 
 
-def test_what_can_be_kept_nowhere_is_told_and_not_forgotten(epoch: Path) -> None:
+def test_a_job_that_can_be_kept_nowhere_is_reported_and_not_forgotten(epoch: Path) -> None:
     write_job(epoch, 14)
     for file in (epoch.parent / spool.LOST, epoch / spool.UNKEPT):
         file.write_text("not a folder")
@@ -540,14 +540,14 @@ def fail(*_: object) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_job_that_was_kept_by_a_start_that_could_not_tell_is_told_by_the_next(epoch: Path) -> None:
+def test_a_job_that_was_kept_by_a_start_that_could_not_tell_is_reported_by_the_next(epoch: Path) -> None:
     write_job(epoch, 14)
     assert run(epoch, Ctl(), submit(14, 2)) == {"14": "kept"}
     safe, whys = repaired(epoch, Ctl(), submit(14, 2))
     assert safe and whys == {"14": "there is no journal of its options"}
 
 
-def test_a_repair_that_is_cancelled_keeps_nothing_of_which_nobody_is_told(epoch: Path) -> None:
+def test_a_cancelled_repair_keeps_nothing_without_a_report(epoch: Path) -> None:
     write_job(epoch, 12)
     write_job(epoch, 13, key="k13")
     journal(epoch, k13={"user_id": "1000"})

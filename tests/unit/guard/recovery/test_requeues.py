@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.guard.recovery.test_files import LINE, T0, submit, write_job
@@ -534,7 +534,7 @@ def test_when_slurmctld_falls_silent_no_node_counts_as_removed(epoch: Path) -> N
     assert ctl.looks == 1 and not ctl.now
 
 
-def test_who_can_not_tell_whether_nodes_respond_lets_no_job_start(epoch: Path) -> None:
+def test_while_it_is_unknown_whether_nodes_respond_no_job_starts(epoch: Path) -> None:
     class Mute(Ctl):
         def silent_nodes(self, hostlist: str) -> set[str]:
             raise SlurmError("no")
@@ -569,8 +569,9 @@ def test_jobs_of_an_earlier_crash_are_settled_with_those_of_the_next(epoch: Path
     assert requeues.read(epoch) == found
 
 
-def test_each_job_is_settled_when_it_has_waited_long_enough(epoch: Path) -> None:
-    now = time.time()
+def test_each_job_is_settled_when_it_has_waited_long_enough(epoch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1e9
+    monkeypatch.setattr(settle_module, "time", SimpleNamespace(time=lambda: now))
     (epoch / requeues.FILE).write_text(
         json.dumps({"jobs": {"12": now - 50, "14": now - 5, "16": now + 900}, "since": None, "floor": ""})
     )

@@ -151,7 +151,7 @@ def test_a_part_that_is_refused_prevents_no_other_part(
     assert firsts == (sorted(wanted * 2) if name == "hold" else wanted), "what is held needs its reason"
 
 
-def test_what_a_command_complains_about_is_told(slurm: SlurmCommands) -> None:
+def test_what_a_command_complains_about_is_reported(slurm: SlurmCommands) -> None:
     with pytest.raises(SlurmError, match="Kill job error"):
         slurm.cancel_jobs(["12"])
 
@@ -275,7 +275,7 @@ def test_a_command_is_not_left_behind_by_an_error_that_comes_right_after_its_sta
     with pytest.raises(SlurmError, match="no time left"):
         SlurmCommands(other, Slow(), 0.3).queue()
     (process,) = started
-    assert process.returncode == -signal.SIGKILL
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_a_cancel_ends_what_is_under_way(places: Places, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What slurmctld's log tells about jobs, in the words of a real one."""
+"""What slurmctld's log says about jobs, with lines of a real one."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_what_becomes_of_a_job_that_slurmctld_forgot(name: str) -> None:
     (WAITS, "some of its tasks had started"),
     (CANCELLED, "some of its tasks had started, and the others been cancelled"),
 ])  # fmt: skip
-def test_what_became_of_the_other_tasks_is_told(rest: Trace, why: str) -> None:
+def test_what_became_of_the_other_tasks_is_reported(rest: Trace, why: str) -> None:
     assert of_unsaved(array(Trace(started="n1"), rest), keep_jobs=True).why == why
 
 
@@ -207,7 +207,7 @@ def test_what_becomes_of_a_job_that_slurmctld_remembers_wrongly(name: str) -> No
 
 
 @pytest.mark.parametrize(("status", "words"), [(0, "exit code 0"), (768, "exit code 3"), (9, "signal 9")])
-def test_how_a_job_ended_is_told(status: int, words: str) -> None:
+def test_how_a_job_ended_is_reported(status: int, words: str) -> None:
     verdict = of_known(Trace(started="n1", ended=True, status=status), "RUNNING", OWNER)
     assert verdict and words in verdict.why
 

@@ -65,7 +65,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(tmp_path)
 
 
-def test_a_crash_is_told_at_once_and_its_backtrace_when_it_is_known(scene: Scene) -> None:
+def test_a_crash_is_reported_at_once_and_its_backtrace_when_it_is_known(scene: Scene) -> None:
     scene.script(f"""echo "$@" > {scene.gdb}.words; printf '#0 boom (x=1)\\nnoise\\n#0 boom ()\\n#1 main ()\\n'""")
     told = scene.crash()
     assert told.pop("time", "") != ""
@@ -103,7 +103,7 @@ def test_a_gdb_that_hangs_is_no_error(scene: Scene, monkeypatch: pytest.MonkeyPa
     until("the next one is looked at", lambda: scene.told["backtrace"] == ["#0  boom ()"])
 
 
-def test_of_a_crash_that_is_not_the_last_nothing_is_told(scene: Scene) -> None:
+def test_of_a_crash_that_is_not_the_last_nothing_is_reported(scene: Scene) -> None:
     scene.script(f"while [ ! -e {scene.gdb}.go ]; do sleep 0.01; done; echo \"#0  $(cat $(eval echo '$'$#))\"")
     scene.crash(core="core.1")
     scene.crashes.examine()
@@ -137,7 +137,7 @@ def test_where_the_kernel_sends_cores_is_said_if_there_should_be_one(scene: Scen
     assert scene.told["how"] == "exited with code 1"
 
 
-def test_what_is_told_has_bounds(scene: Scene) -> None:
+def test_what_is_reported_has_bounds(scene: Scene) -> None:
     full = as_json(Crash("time", "how", ("ü" * 999,) * 99, ("#" * 999,) * 99, "core"))
     assert len(full.encode()) <= JSON_LIMIT
     told = json.loads(full)

@@ -41,7 +41,7 @@ def test_what_is_not_said_is_as_usual() -> None:
         ({"a": "UP"}, {"a": "UP", "b": "DOWN"}, {}),  # a new one has its state from slurm.conf
     ],
 )
-def test_what_has_changed_is_told(before: dict[str, str], after: dict[str, str], told: dict[str, str]) -> None:
+def test_what_has_changed_is_sent(before: dict[str, str], after: dict[str, str], told: dict[str, str]) -> None:
     assert partitions.changes(before, after) == told
 
 
@@ -105,7 +105,7 @@ def test_slurmctld_is_told_once_and_again_if_it_did_not_listen(tmp_path: Path, t
     assert heard == "PartitionsSet: the declared states have changed: partition a is now DRAIN"
 
 
-def test_a_partition_that_slurmctld_refuses_costs_no_other_and_is_told_alone_the_next_time(
+def test_a_partition_that_slurmctld_refuses_affects_no_other_and_is_sent_alone_the_next_time(
     tmp_path: Path, tell: Tell
 ) -> None:
     tell(ONE).end()

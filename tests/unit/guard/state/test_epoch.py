@@ -126,7 +126,7 @@ def test_a_name_never_comes_back_whenever_a_sleeper_wakes(
     assert [other.ours() for other in others] == [False] * (beginnings - 1) + [True]
 
 
-def test_a_state_that_was_taken_away_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_state_that_was_taken_away_is_not_made_again(tmp_path: Path) -> None:
     epoch.begin(tmp_path, yes).path.rename(tmp_path / "taken-away")
     todo = r"restore it, or start with an empty one \(rm .*/.origin-0\)"
     with pytest.raises(Blocked, match=rf"had a state, which is gone: {todo}"):

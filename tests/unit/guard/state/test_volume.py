@@ -115,7 +115,7 @@ def test_space_is_kept_back_and_given_up_when_there_is_none_and_kept_back_again(
     assert disk.reserve.exists()
 
 
-def test_little_changes_are_not_told_and_great_ones_at_once(disk: Disk) -> None:
+def test_little_changes_are_not_reported_and_great_ones_at_once(disk: Disk) -> None:
     disk.volume.maintain()
     told = disk.told
     disk.others += 4096
@@ -177,7 +177,7 @@ def test_the_log_has_room_of_its_own_which_it_can_use_when_there_is_none(disk: D
     assert not log_reserve.unlogged_since(disk.epoch, 1.0), "the log goes on"
 
 
-def test_lines_that_may_be_missing_are_told_for_as_long_as_they_matter(disk: Disk) -> None:
+def test_lines_that_may_be_missing_are_reported_for_as_long_as_they_matter(disk: Disk) -> None:
     log = disk.epoch / "slurmctld.log"
     log.touch()
     before = time.time() - 1
@@ -263,7 +263,7 @@ def test_a_mark_that_can_not_be_made_keeps_no_start_from_the_reserve(disk: Disk)
     assert log_reserve.unlogged_since(disk.epoch, 1.0)
 
 
-def test_an_error_of_which_nobody_thought_is_told_and_the_space_looked_after_still(
+def test_an_error_of_which_nobody_thought_is_reported_and_the_space_looked_after_still(
     disk: Disk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[int] = []

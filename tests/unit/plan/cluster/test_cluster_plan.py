@@ -1,4 +1,4 @@
-"""What is to be done about a SlurmCluster, and what is told about it."""
+"""What is to be done about a SlurmCluster, and what is reported."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def test_a_restart_is_announced_and_so_is_a_reconfigure() -> None:
     assert events(replace(passed, candidate=replace(CANDIDATE, restarts=("SelectType",)))) == ["Restarting"]
 
 
-def test_a_failover_is_told_once() -> None:
+def test_a_failover_is_reported_once() -> None:
     after = running(lease=lease(1, phase="running"))
     assert "FailedOver" in events(after)
     assert events(replace(after, cluster=replace_status(cluster(), told(after)))) == []

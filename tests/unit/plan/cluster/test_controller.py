@@ -1,4 +1,4 @@
-"""Who is in charge, who stands by, whether the state is safe; and that each thing that happens is told once."""
+"""Who is in charge, who stands by, whether the state is safe; and that each thing that happens is reported once."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_new_guard_that_knows_nothing_takes_nothing_away() -> None:
     "said",
     ["", "{", "[]", "null", '{"time": 7}', '{"free": "x", "size": 1}', '{"free": 1}', '{"jobs": {}}', '"x"', "\ud800"],
 )
-def test_what_makes_no_sense_was_not_told(said: str) -> None:
+def test_malformed_annotations_are_ignored(said: str) -> None:
     annotations = dict.fromkeys((CRASH, RECOVERED, VOLUME, EPOCH, RESTARTS, HOLD, NEWS), said)
     found = GuardReport(Lease(metadata=ObjectMeta(annotations=annotations)))
     assert (found.crash, found.recovered, found.volume, found.events) == (UNSET, UNSET, UNSET, ())
@@ -227,7 +227,7 @@ def said(**annotations: dict[str, Any]) -> GuardReport:
     return GuardReport(Lease(metadata=ObjectMeta(annotations=texts)))
 
 
-def test_what_is_told_is_bounded() -> None:
+def test_what_is_reported_is_bounded() -> None:
     groups = [{"outcome": "held", "why": "w" * 9999, "jobs": str(each), "count": 2} for each in range(1000)]
     found = said(
         recovered={"time": "t", "groups": groups, "more": 5},
@@ -388,7 +388,7 @@ def events(before: ClusterObservation, after: ClusterObservation) -> list[Planne
         ),
     ],
 )
-def test_what_happens_is_told_once(
+def test_what_happens_is_reported_once(
     before: ClusterObservation, after: ClusterObservation, expected: list[tuple[str, str, str]]
 ) -> None:
     found = events(before, after)
@@ -508,7 +508,7 @@ def removed(observation: ClusterObservation) -> list[RemoveStuckPod]:
     return [each for each in decide(observation).actions if isinstance(each, RemoveStuckPod)]
 
 
-def test_it_is_told_before_it_is_done_with_what_to_do_about_the_volume() -> None:
+def test_it_is_reported_before_it_is_done_with_what_to_do_about_the_volume() -> None:
     dead = looking(None, old_pod(NOW - 30), nodes={OLD_NODE: machine("Unknown")})
     (found,) = announcements(decide(dead))
     assert (found.kind, found.reason) == ("Warning", "RemovingStuckPod")

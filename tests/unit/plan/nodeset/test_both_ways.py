@@ -144,7 +144,7 @@ def test_a_cordon_that_is_over_is_undone_unless_it_comes_and_goes(
         ("is cordoned", machine("False", calm=30.0, changes=6), "is not ready"),
     ],
 )
-def test_a_cause_that_has_become_another_is_told_once_its_machine_is_calm(
+def test_a_cause_that_has_become_another_is_reported_once_its_machine_is_calm(
     reason: str, item: Machine, words: str
 ) -> None:
     """The first cause once stayed for ever: people looked for what was over, and a resume didn't wait for what came."""
@@ -201,7 +201,7 @@ def test_who_has_just_begun_to_look_at_an_unready_pod_resumes_nothing(reason: st
     assert found.wakeups
 
 
-def test_what_is_told_of_it_is_no_news_of_its_check() -> None:
+def test_the_report_of_it_is_no_news_of_its_check() -> None:
     """Or it would begin anew with every word."""
     known = node(state="IDLE DRAIN", reason="seltzer: its pod is not ready")
     item = pod(state="unready")
@@ -230,7 +230,7 @@ def test_why_it_is_down_stays_while_its_next_container_is_not_ready_yet() -> Non
     assert drain == DrainNodes(("cpu-0",), f"{OURS} is cordoned"), "what is true of its machine will outlast that"
 
 
-def test_but_not_those_of_the_next_one_of_which_its_kubelet_hasnt_told_yet() -> None:
+def test_but_not_those_of_the_next_one_that_its_kubelet_hasnt_reported_yet() -> None:
     item = pod(state="ended", since=NOW - 3, finished=NOW - 3)
     assert actions(node(state="MIXED", started=Number(set=True, number=int(NOW) - 2)), WELL, item, age=0.0) == ()
 
@@ -351,7 +351,7 @@ def test_its_name_isnt_used_while_its_object_is_there() -> None:
     assert actions(known, WELL, going) == (), "its kubelet is there: it will be gone in a moment"
 
 
-def test_who_is_given_up_for_lost_is_told_with_where_to_ask_once_more() -> None:
+def test_a_pod_that_is_given_up_as_lost_is_reported_with_where_to_ask_once_more() -> None:
     (down,) = actions(node(state="MIXED"), SILENT, **LOST)[:1]
     assert isinstance(down, DownNodes)
     assert down.silent == {"cpu-0": "10.0.0.1"}
@@ -413,7 +413,7 @@ def forgotten(since: float = NOW - 100) -> Pod:
 
 @pytest.mark.parametrize(("age", "goes"), [(8.0, True), (7.9, False)])
 @pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
-def test_a_pod_whose_record_somebody_deleted_is_made_anew(age: float, goes: bool, skew: float) -> None:
+def test_a_pod_whose_record_somebody_deleted_is_made_again(age: float, goes: bool, skew: float) -> None:
     """Long after slurmctld started, and before the pod became ready: only what it says itself proves it. What time it
     was for whoever wrote that doesn't matter."""
     found = plan(None, WELL, forgotten(NOW + skew), controller_started=NOW - 1000 + skew, age=age)
@@ -443,7 +443,7 @@ def test_an_address_that_isnt_true_any_more_is_corrected(address: str, moves: bo
 # --- Slurm to Kubernetes ---------------------------------------------------------------------------------------------
 
 
-def test_what_slurm_knows_is_told_and_pods_that_go_tell_nothing_more() -> None:
+def test_what_slurm_knows_is_reported_and_pods_that_go_tell_nothing_more() -> None:
     (told,) = plan(node(state="MIXED"), free_at={"cpu-0": None}).pod_updates
     assert isinstance(told, PatchPods)
     assert [patch.name for patch in told.patches] == ["cpu-0"]

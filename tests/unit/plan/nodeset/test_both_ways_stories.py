@@ -177,7 +177,7 @@ def test_who_resumes_what_we_drain_gets_one_answer_each_time() -> None:
     story.ends_well()
 
 
-def test_an_operator_that_starts_anew_doesnt_start_a_flapping_machine_anew() -> None:
+def test_a_restarted_operator_doesnt_restart_the_count_of_a_flapping_machine() -> None:
     story = Story()
     machine = story.world.machines["n0"]
     for number in range(60):

@@ -78,7 +78,7 @@ def test_what_is_the_matter_with_a_machine(item: Machine, words: str) -> None:
         (machine("True", "a:PreferNoSchedule", "b:NoSchedule"), "has taint b:NoSchedule"),
     ],
 )
-def test_of_several_causes_the_worst_is_told(item: Machine, words: str) -> None:
+def test_of_several_causes_the_worst_is_reported(item: Machine, words: str) -> None:
     assert matter(item).startswith(words)
 
 
@@ -176,7 +176,7 @@ def test_what_is_the_matter_with_a_pod(item: Pod, seen_for: float, words: str) -
     assert drain_causes.of_pod(item, seen_for) == words
 
 
-def test_an_unready_pod_begins_anew_with_its_condition_and_with_its_slurmd() -> None:
+def test_an_unready_pod_starts_over_with_its_condition_and_with_its_slurmd() -> None:
     """A slurmd has as long to become ready as any, however long its image took."""
     item, known = pod(state="unready"), node(started=Number(set=True, number=int(NOW)))
     same = drain_causes.unready(item, known)

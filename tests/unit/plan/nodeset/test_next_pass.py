@@ -17,7 +17,8 @@ from seltzer.plan.nodeset.nodeset_plan import decide
 from seltzer.plan.nodeset.removal import RemovalSteps
 from seltzer.plan.wakeup import Wakeup, earliest
 
-WELL = decide(seen(nodeset(1), pod(), slurm=slurm(node()), machines={"worker": machine()}))
+SEEN = seen(nodeset(1), pod(), slurm=slurm(node()), machines={"worker": machine()})
+WELL = decide(SEEN)
 SLOW = replace(WELL, wakeups=(Wakeup("the drain timeout runs"),))
 DRAIN, DOWN, KILL = DrainNodes(("a",), "seltzer: x"), DownNodes(("a",), "seltzer: x"), KillJobs(("a",))
 
@@ -37,12 +38,18 @@ DRAIN, DOWN, KILL = DrainNodes(("a",), "seltzer: x"), DownNodes(("a",), "seltzer
 def test_what_was_written_is_looked_at_soon(
     done: tuple[Action, ...], unfinished: bool, read_back: bool, after: float
 ) -> None:
-    found = earliest(next_pass.wakeups(SLOW, done, unfinished=unfinished, read_back=read_back))
+    found = earliest(next_pass.wakeups(SEEN, SLOW, done, unfinished=unfinished, read_back=read_back))
     assert found and found.after == after
 
 
 def test_nothing_wakes_a_nodeset_that_is_well() -> None:
-    assert next_pass.wakeups(WELL, (), unfinished=False, read_back=False) == ()
+    assert next_pass.wakeups(SEEN, WELL, (), unfinished=False, read_back=False) == ()
+
+
+def test_a_nodeset_looks_again_when_its_pods_need_not_wait_for_home_directories_any_more() -> None:
+    waits = Wakeup("a new cluster waits for its home directories", 21.0)
+    new = replace(SEEN, home_wakeup=waits)
+    assert next_pass.wakeups(new, WELL, (), unfinished=False, read_back=False) == (waits,)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is told about a NodeSet."""
+"""The status and the Events of a NodeSet."""
 
 from __future__ import annotations
 
@@ -214,11 +214,11 @@ def test_a_condition_keeps_the_time_since_when_it_is_so() -> None:
         (KillJobs(("cpu-0",)), PlannedEvent("Warning", "Killed", "ended the jobs on cpu-0, which took too long")),
     ],
 )
-def test_what_was_done_is_told(action: Action, expected: PlannedEvent) -> None:
+def test_what_was_done_is_reported(action: Action, expected: PlannedEvent) -> None:
     assert events(nodeset(), NodeSetStatus(), [action]) == [expected]
 
 
-def test_one_call_that_resumes_for_several_reasons_is_told_for_each() -> None:
+def test_one_call_that_resumes_for_several_reasons_is_reported_for_each() -> None:
     why = {"cpu-0": "its pod is ready", "cpu-1": "the outage is over", "cpu-2": "its pod is ready", "cpu-3": "x"}
     told = events(nodeset(), NodeSetStatus(), [ResumeNodes(("cpu-0", "cpu-1", "cpu-2"), why)])
     assert [(each.reason, each.message) for each in told] == [
@@ -231,7 +231,7 @@ def test_nobody_wants_to_hear_of_marks() -> None:
     assert events(nodeset(), NodeSetStatus(), [MarkNodes(("cpu-0",), "x")]) == []
 
 
-def test_a_change_for_worse_or_better_is_told_once() -> None:
+def test_a_change_for_worse_or_better_is_reported_once() -> None:
     good, bad = seen(nodeset(1), pod(), slurm=slurm(node())), seen(nodeset(1), pod(state="ErrImagePull"), slurm=slurm())
     worse = events(nodeset(status=told(good)), told(bad), ())
     assert [(each.kind, each.reason) for each in worse] == [("Warning", "ErrImagePull")]
@@ -248,7 +248,7 @@ def test_a_volume_that_is_on_its_way_is_in_the_condition_and_worth_no_warning() 
     assert events(nodeset(), status, ()) == []
 
 
-def test_what_happens_to_thousands_of_machines_at_once_is_told_of_some() -> None:
+def test_what_happens_to_thousands_of_machines_at_once_is_reported_for_some() -> None:
     names = tuple(f"cpu-{number}" for number in range(3000))
     resumed = ResumeNodes(names, {name: f"Kubernetes node of {name} is ready again" for name in names})
     drained = [DrainNodes((name,), f"seltzer: Kubernetes node of {name} is cordoned") for name in names[:20]]

@@ -86,7 +86,7 @@ def with_annotations(item: Pod, **annotations: str) -> Pod:
         (Node("cpu-0", ("DYNAMIC_NORM",)), ("False", "Unknown", ""), False),
     ],
 )
-def test_every_state_is_told(known: Node, ready: tuple[str, str, str], busy: bool) -> None:
+def test_every_state_is_reported(known: Node, ready: tuple[str, str, str], busy: bool) -> None:
     item = mirrored(pod(), known)
     assert told(item, SLURM_READY) == ready
     assert told(item, SLURM_BUSY)[:2] == (("True", "JobsRun") if busy else ("False", "NoJob"))
@@ -96,7 +96,7 @@ def test_every_state_is_told(known: Node, ready: tuple[str, str, str], busy: boo
     assert change(item, known) is None
 
 
-def test_who_drained_it_is_told_too() -> None:
+def test_who_drained_it_is_reported_too() -> None:
     item = mirrored(pod(), node(state="IDLE DRAIN", reason="disk", reason_set_by_user="ann"))
     assert told(item, SLURM_READY) == ("False", "Drained", "disk (set by ann)")
 
@@ -242,7 +242,7 @@ def test_unknown_is_never_yes_and_what_was_known_is_kept_for_people(
 
 
 @pytest.mark.parametrize("item", [pod(), mirrored(pod(), node(), {}, CLOCK, TIME)])
-def test_who_tells_nothing_or_has_ended_has_nothing_to_take_back(item: Pod) -> None:
+def test_a_pod_that_reports_nothing_or_has_ended_has_nothing_to_take_back(item: Pod) -> None:
     ended = msgspec.structs.replace(item, status=msgspec.structs.replace(item.status, phase="Failed"))
     assert doubted(ended) is ended
     assert (doubted(item) is item) == (pod_conditions.last_told(item) == ("", ""))
@@ -287,7 +287,7 @@ def test_who_never_registered_is_not_taken_for_forgotten_when_slurm_is_back() ->
         ("", {"cpu-0": float("inf")}, UNLIMITED),
     ],
 )
-def test_when_the_last_job_reaches_its_limit_is_told(
+def test_when_the_last_job_reaches_its_limit_is_reported(
     before: str, free_at: Mapping[str, float | None], after: str | None
 ) -> None:
     item = with_annotations(pod(), **{FREE_AT: before} if before else {})
@@ -381,7 +381,9 @@ def test_an_annotation_that_the_user_sets_stays() -> None:
         ("it has waited for long", pod(since=NOW - pod_conditions.CROWD_SECONDS - 1), node(), False),
     ],
 )
-def test_while_a_crowd_is_on_its_way_who_has_come_says_so_later(why: str, item: Pod, known: Node, waits: bool) -> None:
+def test_while_a_crowd_is_on_its_way_a_pod_that_has_come_reports_later(
+    why: str, item: Pod, known: Node, waits: bool
+) -> None:
     def patches(arriving: int) -> int:
         return len(pod_conditions.changes([item], {known.name: known}, {}, CLOCK, TIME, arriving=arriving))
 
@@ -389,7 +391,7 @@ def test_while_a_crowd_is_on_its_way_who_has_come_says_so_later(why: str, item: 
     assert patches(pod_conditions.CROWD + 1) == (0 if waits else 1), why
 
 
-def test_who_has_told_before_goes_on_telling_in_a_crowd() -> None:
+def test_a_pod_that_has_reported_before_goes_on_reporting_in_a_crowd() -> None:
     item = mirrored(pod(since=NOW - 5), node(state="IDLE DRAIN", reason="x"))
     known = node()
     assert pod_conditions.changes([item], {known.name: known}, {}, CLOCK, TIME, arriving=1000)

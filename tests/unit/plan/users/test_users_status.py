@@ -1,4 +1,4 @@
-"""What people are told: the worst first, in a few words, with what to do."""
+"""What people see: the worst first, in a few words, with what to do."""
 
 from __future__ import annotations
 

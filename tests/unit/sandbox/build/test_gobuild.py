@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import write_program
 
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
@@ -45,9 +46,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    go = tmp_path / "go"
-    go.write_text(GO)
-    go.chmod(0o755)
+    go = write_program(tmp_path / "go", GO)
     for module in (ONE, TWO, APART):
         folder = tmp_path / "sources" / module.folder
         (folder / "inner").mkdir(parents=True)
@@ -117,7 +116,7 @@ def test_a_version_is_found_where_it_is_pinned(module: str, version: str) -> Non
     assert gobuild.required("one", module) == version
 
 
-def test_a_pin_that_is_missing_is_told_with_where_it_should_be() -> None:
+def test_a_pin_that_is_missing_is_reported_with_where_it_should_be() -> None:
     with pytest.raises(SeltzerError, match=r"one/go\.mod does not require example\.com/none"):
         gobuild.required("one", "example.com/none")
 
@@ -193,7 +192,7 @@ def test_gos_caches_are_dropped_although_go_makes_them_read_only(tmp_path: Path,
     assert not [name for name in ("go-mod", "go-build") if (tmp_path / "cache/seltzer" / name).exists()]
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_built(
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gobuild, "DISK_NEEDED", 1 << 60)

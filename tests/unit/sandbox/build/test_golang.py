@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
@@ -46,11 +47,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put_go(folder: Path, script: str) -> Path:
-    program = folder / "go"
     folder.mkdir(parents=True, exist_ok=True)
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return program
+    return write_program(folder / "go", f"#!/bin/sh\n{script}\n")
 
 
 def test_a_go_on_path_that_is_new_enough_is_used(home: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_node_keeps_the_root_that_it_has(filled: Path, root: Path) -> None:
     assert (root / DATABASES[0]).read_text() == "its own by now"
 
 
-def test_a_root_that_was_half_made_is_made_anew(filled: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_that_was_half_made_is_made_again(filled: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -6,7 +6,9 @@ import errno
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -201,7 +203,9 @@ def test_v2_without_a_controller_that_the_kubelet_needs_is_refused(kernel: Kerne
         some.create("hub")
 
 
-def test_killing_ends_what_is_in_the_cgroup_and_nothing_else(tmp_path: Path) -> None:
+def test_killing_ends_what_is_in_the_cgroup_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The deadline never comes, however long the thread below takes.
+    monkeypatch.setattr(cgroups, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep))
     some = Cgroups("seltzer-some", (tmp_path,))
     inside, outside = subprocess.Popen(["sleep", "infinity"]), subprocess.Popen(["sleep", "infinity"])
     files = {process: some.join_files(f"{node}/sys")[0] for process, node in ((inside, "n1"), (outside, "n2"))}

@@ -81,7 +81,7 @@ def test_what_up_was_asked_for_is_kept() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b'{"nodes": 3', b"null", b'{"nodes": "three"}', b"\0\0\0\0"])
-def test_a_broken_file_is_told_with_the_way_out(content: bytes) -> None:
+def test_a_broken_file_is_reported_with_the_way_out(content: bytes) -> None:
     here = Layout("some")
     here.make()
     (here.folder / "sandbox.json").write_bytes(content)

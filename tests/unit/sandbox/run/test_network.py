@@ -82,7 +82,7 @@ def ip(monkeypatch: pytest.MonkeyPatch) -> Ip:
     return Ip(monkeypatch)
 
 
-def test_links_are_told_with_whether_each_is_up(ip: Ip) -> None:
+def test_links_are_reported_with_whether_each_is_up(ip: Ip) -> None:
     assert network.links(7) == {"lo": True, "br0": True, "n1": True, "n2": False, "n3": True, "n4": False}
 
 
@@ -179,7 +179,7 @@ def test_a_node_that_cannot_be_entered_does_not_answer(monkeypatch: pytest.Monke
     assert not network.dns_answers(71, "some.name")
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_out() -> None:
+def test_a_port_that_is_taken_is_reported_with_the_way_out() -> None:
     reserved = Port()
     port = reserved.number
     with network.listen(port) as first:
