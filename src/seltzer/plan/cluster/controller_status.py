@@ -162,8 +162,8 @@ def names_ready(seen: ClusterObservation) -> Finding | None:
         known = conditions.find(seen.cluster.status.conditions, "NamesReady")
         return Finding("NamesReady", "True", "Answering", "DNS answers") if known else None
     words = (
-        f"in slurmctld's pod, {trouble}: running jobs go on, but new steps and new logins wait; look at the DNS of "
-        "Kubernetes, usually 'kubectl -n kube-system get pods -l k8s-app=kube-dns'"
+        f"in slurmctld's pod, {trouble}: running jobs go on, but Slurm's commands and new steps wait or fail; look at "
+        "the DNS of Kubernetes, usually 'kubectl -n kube-system get pods -l k8s-app=kube-dns'"
     )
     return _no("NamesReady", "DNSDown", words)
 

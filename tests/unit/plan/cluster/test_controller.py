@@ -156,7 +156,13 @@ QUOTA = ObjectCondition(type="ReplicaFailure", status="True", reason="FailedCrea
         ("StateSafe", looking(lease=lease(phase="blocked", message="two epochs")), "False", "Blocked", "two epochs"),
         ("StateSafe", looking(lease=lease(volume="nonsense")), "Unknown", "Starting", "hasn't been looked at"),
         ("StateSafe", seen(), "Unknown", "Starting", "hasn't been looked at"),
-        ("NamesReady", looking(lease=lease(names="no answer")), "False", "DNSDown", "new steps and new logins wait"),
+        (
+            "NamesReady",
+            looking(lease=lease(names="no answer")),
+            "False",
+            "DNSDown",
+            "Slurm's commands and new steps wait or fail",
+        ),
     ],
 )
 def test_conditions(type_: str, observation: ClusterObservation, expected: str, reason: str, words: str) -> None:
