@@ -38,6 +38,7 @@ needs=(
     nft:nftables
     nsenter:util-linux
     ps:procps
+    rsync:rsync # used by tests that copy files
     runc:runc
     slapd:slapd # used by tests that read a directory
     ssh:openssh-client # used by tests that log in

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.harness import Answer, Cluster, Sandbox, pod, until
+from tests.harness import Cluster, Sandbox, pod, until
+from tests.ssh_client import Keys, Ssh, host_key
 
 SPACE = "login"
-SERVICE = "demo-login"
 # Kubelets bring a changed Secret when they next look, which may be minutes later; what is in the spec comes at once.
 KUBELET = 150.0
-
-
-class Keys:
-    """Key pairs of people, made when they are first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def private(self, name: str) -> Path:
-        file = self._folder / name
-        if not file.exists():
-            make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)]
-            subprocess.run(make, check=True, capture_output=True, timeout=30)
-        return file
-
-    def public(self, name: str) -> str:
-        return self.private(name).with_suffix(".pub").read_text().strip()
+# The limit of locked memory that the sandbox can give its containers.
+RAISED = "ulimit -l unlimited 2>/dev/null; ulimit -H -l"
 
 
 @pytest.fixture(scope="module")
@@ -60,94 +42,12 @@ def secret(*lines: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "more-keys"}, "stringData": data}
 
 
-class Ssh:
-    """The ssh command, which takes no word for granted: it knows no host key but the one that it was told."""
-
-    def __init__(self, cluster: Cluster, keys: Keys, folder: Path) -> None:
-        self._cluster, self._keys = cluster, keys
-        self._known = folder / "known_hosts"
-        self._agent = ""
-
-    def know(self, line: str) -> None:
-        """Trust this host key from now on, whatever address it comes from."""
-        self._known.write_text(f"* {line}\n")
-
-    def from_here(
-        self, who: str, *command: str, user: str = "user", options: tuple[str, ...] = (), stdin: str = ""
-    ) -> Answer:
-        """Through a forwarded port."""
-        with self._cluster.sandbox.forward(f"service/{SERVICE}", 22, SPACE) as address:
-            host, _, port = address.rpartition(":")
-            return self._run(who, user, (f"-p{port}", *options), host, command, stdin)
-
-    def copy(self, who: str, *words: str) -> Answer:
-        """scp with these words, in which HOST is the login pod."""
-        with self._cluster.sandbox.forward(f"service/{SERVICE}", 22, SPACE) as address:
-            host, _, port = address.rpartition(":")
-            line = ["scp", "-q", "-F", "none", *self._settings(who), f"-P{port}"]
-            return _answer([*line, *(word.replace("HOST", host) for word in words)])
-
-    @contextmanager
-    def agent(self, who: str) -> Iterator[None]:
-        """ssh's agent, with that key."""
-        with tempfile.TemporaryDirectory() as folder:
-            socket = f"{folder}/agent"
-            agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
-            try:
-                self._agent = socket
-                add = ["ssh-add", "-q", str(self._keys.private(who))]
-                env = {**os.environ, "SSH_AUTH_SOCK": socket}
-                until("the agent answers", lambda: subprocess.run(add, env=env, check=False).returncode == 0, 10)
-                yield
-            finally:
-                self._agent = ""
-                agent.terminate()
-                agent.wait(10)
-
-    def from_a_pod(self, who: str, *command: str, user: str = "user") -> Answer:
-        """Over a connection that a pod makes to the Service, by its name."""
-        relay = f"exec 3<>/dev/tcp/{SERVICE}/22; cat <&3 & cat >&3; kill $!"
-        kubectl = " ".join(self._cluster.sandbox.command_words())
-        proxy = f"{kubectl} -n {SPACE} exec -i elsewhere -- bash -c '{relay}'"
-        return self._run(who, user, (f"-oProxyCommand={proxy}",), SERVICE, command)
-
-    def _run(
-        self, who: str, user: str, options: tuple[str, ...], host: str, command: tuple[str, ...], stdin: str = ""
-    ) -> Answer:
-        return _answer(["ssh", "-F", "none", *self._settings(who), *options, f"{user}@{host}", *command], stdin)
-
-    def _settings(self, who: str) -> list[str]:
-        settings = {
-            "BatchMode": "yes",
-            "IdentitiesOnly": "yes",
-            "IdentityAgent": self._agent or "none",
-            "UserKnownHostsFile": str(self._known),
-            "GlobalKnownHostsFile": "/dev/null",
-            "StrictHostKeyChecking": "yes",
-            "LogLevel": "ERROR",
-            "ConnectTimeout": "20",
-        }
-        words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
-        return [*words, "-i", str(self._keys.private(who))]
-
-
-def _answer(line: list[str], stdin: str = "") -> Answer:
-    done = subprocess.run(line, capture_output=True, timeout=60, input=stdin.encode(), check=False)
-    return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
-
-
 @pytest.fixture(scope="module")
 def ssh(cluster: Cluster, keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Ssh:
     """A client who was told the cluster's host key."""
     client = Ssh(cluster, keys, tmp_path_factory.mktemp("ssh"))
     client.know(host_key(cluster))
     return client
-
-
-def host_key(cluster: Cluster) -> str:
-    """The public half of the host key, as an administrator would read it from the login pod."""
-    words = ("exec", f"deployment/{SERVICE}", "--container=login", "--")
-    return cluster.kubectl(*words, "ssh-keygen", "-y", "-f", "/run/sshd/host_key").stdout.strip()
 
 
 def test_a_key_of_the_spec_opens_a_session_in_which_jobs_run(ssh: Ssh) -> None:
@@ -199,6 +99,22 @@ def test_a_person_is_greeted_with_the_state_of_the_cluster(ssh: Ssh) -> None:
     assert "Debian" not in said
 
 
+def test_slurms_options_are_completed(ssh: Ssh) -> None:
+    """Only the shell's completion makes --vers the option's whole name."""
+    assert "--version" in ssh.from_here("ada", options=("-tt",), stdin="sbatch --vers\t\nexit\n").stdout
+
+
+@pytest.fixture(scope="module")
+def crontab(cluster: Cluster) -> None:
+    """An entry for every minute. It is stored early and looked at late: meanwhile its time comes."""
+    cluster.login("sh", "-c", "echo '* * * * * hostname >>/tmp/ticks' | scrontab -")
+
+
+def test_a_crontab_is_stored_and_waits_in_the_queue(cluster: Cluster, crontab: None) -> None:
+    assert "* * * * * hostname >>/tmp/ticks" in cluster.login("scrontab", "-l").splitlines()
+    assert len(cluster.login("squeue", "--me", "--cron", "--noheader").splitlines()) == 1
+
+
 def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> None:
     """scp, sftp, rsync; rsync goes from the pod to itself by ssh, with the agent of the person."""
     (tmp_path / "data").write_text("1\n")
@@ -221,6 +137,32 @@ def test_files_go_both_ways_and_tools_are_there(ssh: Ssh, tmp_path: Path) -> Non
     assert lines[1:3] == ["1", "1"]
     assert lines.count("none") == 1
     assert lines[-3:] == ["/usr/share/man/man1/sbatch.1.gz", "/usr/share/man/man5/slurm.conf.5.gz", "function"]
+
+
+def test_rsync_goes_through_the_entry_that_seltzer_prints(cluster: Cluster, keys: Keys, tmp_path: Path) -> None:
+    """From this machine to the pod and back, as the guide for the first hour has it."""
+    mine = f"    IdentityFile {keys.private('ada')}\n    IdentitiesOnly yes\n    BatchMode yes\n"
+    (tmp_path / "config").write_text(cluster.seltzer("ssh", "--print", "demo", "user").stdout + mine)
+    (tmp_path / "tree" / "below").mkdir(parents=True)
+    (tmp_path / "tree" / "below" / "file").write_text("1\n")
+    rsync = f"rsync -a -e 'ssh -F {tmp_path}/config'"
+    there_and_back = f"{rsync} {tmp_path}/tree demo:/tmp/ && {rsync} demo:/tmp/tree/ {tmp_path}/back"
+    answer = cluster.sandbox.shell(there_and_back)
+    assert answer.code == 0, answer.stderr
+    assert (tmp_path / "back" / "below" / "file").read_text() == "1\n"
+
+
+def test_a_job_has_the_limits_of_its_node_not_those_of_the_submitting_shell(cluster: Cluster, ssh: Ssh) -> None:
+    of_slurmd = "for each in /proc/[0-9]*; do grep -qx slurmd $each/comm && grep 'open files' $each/limits; done"
+    node = cluster.kubectl("exec", "cpu-0", "--container=slurmd", "--", "sh", "-c", of_slurmd, check=False).stdout
+    answer = ssh.from_here("ada", "ulimit -n 321; ulimit -n; srun sh -c 'ulimit -n'")
+    assert answer.stdout.split() == ["321", node.split()[3]], answer.stderr
+
+
+def test_sessions_and_jobs_may_lock_as_much_memory_as_the_machine_allows(ssh: Ssh) -> None:
+    """RDMA needs it. Without CAP_SYS_RESOURCE the sandbox can't raise the limit that it was started with."""
+    most = subprocess.run(["sh", "-c", RAISED], capture_output=True, text=True, check=True).stdout.strip()
+    assert ssh.from_here("ada", "ulimit -l; srun sh -c 'ulimit -l'").stdout.split() == [most, most]
 
 
 def test_a_port_on_a_node_is_forwarded(cluster: Cluster, ssh: Ssh) -> None:
@@ -250,10 +192,7 @@ def test_seltzer_ssh_and_cp_need_neither_an_address_nor_an_answer(cluster: Clust
     assert "names a cluster" in cluster.seltzer("cp", "here", "there", check=False).stderr
 
 
-def test_users_have_a_crontab_and_use_a_reservation(cluster: Cluster) -> None:
-    cluster.login("sh", "-c", "echo '0 0 1 1 * true' | scrontab -")
-    assert "0 0 1 1 * true" in cluster.login("scrontab", "-l")
-    cluster.login("scrontab", "-r")
+def test_users_use_a_reservation_that_an_administrator_made(cluster: Cluster) -> None:
     reservation = (
         "reservation=class",
         "users=user",
@@ -323,3 +262,11 @@ def test_the_host_key_outlives_the_pod(cluster: Cluster, ssh: Ssh) -> None:
     until("it answers with the key that is known", lambda: ssh.from_here("edsger", "true").code == 0)
     answer = ssh.from_a_pod("barbara", "srun hostname")
     assert answer.stdout == "cpu-0\n", answer.stderr
+
+
+def test_the_crontab_has_run_by_now_and_ends_when_it_is_removed(cluster: Cluster, crontab: None) -> None:
+    ticks = ("exec", "cpu-0", "--container=slurmd", "--", "cat", "/tmp/ticks")
+    until("it has run", lambda: cluster.kubectl(*ticks).stdout.startswith("cpu-0\n"), 90)
+    cluster.login("scrontab", "-r")
+    assert "hostname" not in cluster.run("scrontab", "-l").stdout
+    until("its job is gone", lambda: not cluster.login("squeue", "--me", "--cron", "--noheader").split())

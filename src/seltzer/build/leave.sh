@@ -18,7 +18,9 @@ announce() {
 }
 
 is_used || exit 0
-announce "This login pod is being replaced. Please log out within $((LIMIT / 60)) min and log in again; your jobs go on."
+left="$((LIMIT / 60)) min"
+[ "$LIMIT" -ge 120 ] || left="$LIMIT s"
+announce "This login pod is being replaced. Please log out within $left and log in again; your jobs go on."
 waited=0
 while [ "$waited" -lt "$LIMIT" ] && is_used; do
     sleep 1

@@ -20,6 +20,10 @@ NODE_REPORT = "2s"
 NODE_LEASE_SECONDS = 8
 
 PAUSE_IMAGE = "seltzer.dev/pause:dev"
+
+# Containers have the limits of their containerd, and RDMA needs all the locked memory that it can get. Without
+# CAP_SYS_RESOURCE a process can't have more than it was started with.
+_UNLOCKED = 'ulimit -l unlimited 2>/dev/null || ulimit -S -l "$(ulimit -H -l)"; exec "$@"'
 ETCD = "http://127.0.0.1:2379"  # the hub's own loopback: not reachable from outside
 
 
@@ -161,7 +165,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
     cni = {"cniVersion": "1.0.0", "name": "sandbox", "plugins": plugins}
     return Component(
         f"n{number}/containerd",
-        ("containerd", "--config", str(folder / "containerd.toml"), "--log-level", "warn"),
+        ("sh", "-c", _UNLOCKED, "sh", "containerd", "--config", str(folder / "containerd.toml"), "--log-level", "warn"),
         ((folder / "containerd.toml", config), (folder / "cni" / "10-sandbox.conflist", json.dumps(cni, indent=1))),
     )
 

@@ -160,3 +160,11 @@ def test_the_scripts_are_for_any_shell(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(SCRIPTS[name])
     subprocess.run(["sh", "-n", str(tmp_path / name)], check=True)
     assert SCRIPTS[name].startswith("#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(("limit", "said"), [(0, "0 s"), (10, "10 s"), (90, "90 s"), (120, "2 min"), (5400, "90 min")])
+def test_people_are_told_how_long_they_have(limit: int, said: str) -> None:
+    announcement = SCRIPTS["leave"].partition("is_used || exit 0\n")[2].partition("waited=0")[0]
+    command = f'LIMIT={limit}\nannounce() {{ echo "$1"; }}\n{announcement}'
+    told = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert f"Please log out within {said} and log in again" in told

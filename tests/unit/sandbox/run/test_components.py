@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,19 @@ def test_containerd_gives_pods_addresses_of_their_node(here: Layout) -> None:
     first, *_ = json.loads(texts[listed])["plugins"]
     assert first["ipam"]["ranges"] == [[{"subnet": network.pod_range(7)}]]
     assert not first.get("ipMasq"), "pods see each other's own addresses"
+
+
+def test_containers_may_lock_as_much_memory_as_containerd_can_have(here: Layout) -> None:
+    """More than it was started with, if the sandbox has CAP_SYS_RESOURCE."""
+    command = components.containerd(here, 1, Path("/bin")).command
+    before = list(command[: command.index("containerd")])
+    look = ["sh", "-c", "ulimit -S -l; ulimit -H -l"]
+    lower = ["sh", "-c", 'ulimit -S -l 64; ulimit -H -l 4096; exec "$@"', "sh"]
+    found = subprocess.run([*lower, *before, *look], capture_output=True, text=True, check=True)
+    soft, hard = found.stdout.split()
+    assert soft == hard
+    assert hard in ("4096", "unlimited")
+    assert not found.stderr
 
 
 def test_kube_proxy_leaves_the_hosts_connection_table_alone(here: Layout) -> None:
