@@ -5,23 +5,34 @@ home.yaml is what an administrator applies. The volume's directory is made unfri
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.first_hour import functions_as_jobs
 from tests.harness import Answer, Cluster, Sandbox, until
 
+from seltzer_sandbox.run.layout import Layout
+from seltzer_sandbox.run.processes import Registry
+
 MANIFEST = Path(__file__).with_name("home.yaml")
 HOME = "/home/user"
 SOMEBODY = 4321
+# How Slurm ends a batch job whose output file can't be made.
+UNWRITABLE = "0:53"
+IDLE = "IDLE+DYNAMIC_NORM"
+# Prints what is mounted.
+MOUNTED = "cut -d' ' -f5 /proc/self/mountinfo"
 
 
 @pytest.fixture(scope="module")
 def bare(installed: Sandbox) -> Cluster:
     """A cluster whose home has a storage class that nobody knows. It is made first, since it takes its time."""
     cluster = Cluster(installed, "home-bare", "demo")
-    cluster.create({"home": {"size": "2Mi", "className": "no-such-class"}})
+    cluster.create({"home": {"size": "2Mi", "className": "no-such-class"}}, cpu={"replicas": 1})
     return cluster
 
 
@@ -58,6 +69,45 @@ def remove_home(cluster: Cluster) -> None:
     owner = f"setpriv --reuid=$(stat -c %u {HOME}) --clear-groups"
     remove = f"{owner} find {HOME} -mindepth 1 -delete; rmdir {HOME} 2>/dev/null || {owner} rmdir {HOME}"
     root(cluster, f"cd /; ! stat {HOME} >/dev/null 2>&1 || {{ {remove}; }}")
+
+
+def batch(cluster: Cluster, script: str, *options: str) -> dict[str, str]:
+    """The record of a batch job in its user's home, once it has ended."""
+    become = "setpriv --reuid=user --regid=user --init-groups --reset-env"
+    submit = shlex.join(["sbatch", "--parsable", f"--chdir={HOME}", *options, f"--wrap={script}"])
+    job = root(cluster, f"cd / && {become} {submit}").strip()
+    ended = f"scontrol show job {job} | grep -Eq 'JobState=(COMPLETED|FAILED)' && scontrol --oneliner show job {job}"
+    return until("the job has ended", lambda: fields(root(cluster, ended)))
+
+
+def fields(line: str) -> dict[str, str]:
+    return dict(word.partition("=")[::2] for word in line.split())
+
+
+def in_node(cluster: Cluster, command: str) -> str:
+    """A command of root in the container of the node cpu-0."""
+    return cluster.kubectl("exec", "cpu-0", "--container=slurmd", "--", "sh", "-c", command).stdout
+
+
+def volume_of(cluster: Cluster) -> str:
+    """The name of the PersistentVolume with the home directories."""
+    found: str = cluster.get("pvc/demo-home")["spec"]["volumeName"]
+    return found
+
+
+@contextmanager
+def read_only(cluster: Cluster) -> Iterator[None]:
+    """The file server lets nobody write any more: the file system itself is read-only, wherever it is mounted."""
+    layout = Layout(cluster.sandbox.name)
+    hub = Registry(layout.records).get("hub")
+    assert hub
+    mount = ["nsenter", f"--target={hub.pid}", "--mount", "mount", "-o"]
+    folder = str(layout.volumes / volume_of(cluster))
+    subprocess.run([*mount, "remount,ro", folder], check=True, timeout=30)
+    try:
+        yield
+    finally:
+        subprocess.run([*mount, "remount,rw", folder], check=True, timeout=30)
 
 
 @pytest.fixture
@@ -134,6 +184,19 @@ def test_a_home_of_somebody_else_is_never_used_or_given_away(cluster: Cluster) -
     assert root(cluster, f"stat -c %u {HOME}; ls {HOME}").split() == [str(SOMEBODY), "file"]
 
 
+@pytest.mark.usefixtures("volume")
+def test_jobs_of_a_user_whose_home_belongs_to_somebody_else_start_in_tmp(cluster: Cluster) -> None:
+    root(cluster, f"mkdir -m 700 {HOME} && chown {SOMEBODY} {HOME}")
+    assert on_node(cluster, "pwd") == "/tmp\n"
+    job = batch(cluster, "pwd", "--output=/tmp/%j.out", "--nodelist=cpu-0")
+    assert job["JobState"] == "COMPLETED"
+    assert in_node(cluster, f"cat /tmp/{job['JobId']}.out").splitlines()[-1] == "/tmp"
+    assert batch(cluster, "pwd")["ExitCode"] == UNWRITABLE, "its output would be in that directory"
+    there = f"setpriv --reuid={SOMEBODY} --clear-groups ls -A {HOME}"
+    assert root(cluster, f"stat -c %u {HOME}; {there}").split() == [str(SOMEBODY)], "nothing was put there"
+    assert set(cluster.slurm_nodes().values()) == {IDLE}, "no node is drained for it"
+
+
 def test_without_a_fitting_storage_class_the_cluster_runs_and_says_what_is_missing(bare: Cluster) -> None:
     bare.wait("slurmcluster/demo", "Ready")
     bare.wait("slurmcluster/demo", "LoginReady")
@@ -148,7 +211,8 @@ def test_without_a_fitting_storage_class_the_cluster_runs_and_says_what_is_missi
 def test_another_class_brings_the_home_and_a_full_one_is_explained(bare: Cluster) -> None:
     bare.patch("slurmcluster", "demo", {"spec": {"home": {"className": "limited"}}})
     bare.wait("slurmcluster/demo", "HomeReady")
-    until("a login pod has it", lambda: "/home" in root(bare, "cut -d' ' -f5 /proc/self/mountinfo").split())
+    until("a login pod has it", lambda: "/home" in root(bare, MOUNTED).split())
+    until("a node has it", lambda: "/home" in in_node(bare, MOUNTED).split())
     assert not bare.get("pod/demo-home"), "the pod that had it bound is gone"
     assert shell(bare, "pwd").stdout == f"{HOME}\n"
     remove_home(bare)
@@ -157,3 +221,47 @@ def test_another_class_brings_the_home_and_a_full_one_is_explained(bare: Cluster
     assert "No space left on device" in answer.stderr
     root(bare, "rm /home/everything")
     assert shell(bare, "pwd").stdout == f"{HOME}\n"
+
+
+def test_a_job_on_a_full_volume_fails_and_the_next_one_does_not(bare: Cluster) -> None:
+    assert shell(bare, "pwd").stdout == f"{HOME}\n"
+    root(bare, "head -c 8M /dev/zero >/home/everything 2>/dev/null; true")
+    job = batch(bare, "echo done || { echo $(hostname): full >/tmp/full; exit 7; }")
+    assert (job["JobState"], job["ExitCode"]) == ("FAILED", "7:0"), "the job ran, and its program was told"
+    assert in_node(bare, "cat /tmp/full") == "cpu-0: full\n"
+    root(bare, "rm /home/everything")
+    job = batch(bare, "echo done")
+    assert job["JobState"] == "COMPLETED"
+    assert shell(bare, f"cat slurm-{job['JobId']}.out").stdout == "done\n"
+    assert bare.slurm_nodes() == {"cpu-0": IDLE}
+
+
+def test_on_a_read_only_volume_people_read_their_files_and_their_jobs_write_elsewhere(bare: Cluster) -> None:
+    assert shell(bare, "echo mine >file").code == 0
+    with read_only(bare):
+        assert shell(bare, "cat file").stdout == "mine\n"
+        assert on_node(bare, "sh", "-c", "pwd; cat file").split() == [HOME, "mine"]
+        assert batch(bare, "cat file")["ExitCode"] == UNWRITABLE
+        job = batch(bare, "cat file", "--output=/tmp/%j.out")
+        assert in_node(bare, f"cat /tmp/{job['JobId']}.out") == "mine\n"
+        assert bare.slurm_nodes() == {"cpu-0": IDLE}
+    remove_home(bare)
+    with read_only(bare):
+        answer = shell(bare, "pwd")
+        assert (answer.code, answer.stdout) == (0, "/\n")
+        assert f"{HOME} can't be made (Read-only file system)" in answer.stderr
+        assert "Your administrator has to repair the volume" in answer.stderr
+        assert on_node(bare, "pwd") == "/tmp\n"
+    assert on_node(bare, "pwd") == f"{HOME}\n", "it is made as soon as it can be"
+
+
+def test_a_volume_that_is_lost_is_named_and_running_pods_keep_it(bare: Cluster) -> None:
+    name = volume_of(bare)
+    bare.sandbox.kubectl("patch", "pv", name, "--type=merge", '--patch={"metadata":{"finalizers":null}}')
+    bare.sandbox.delete("pv", name)
+    bare.wait("slurmcluster/demo", "HomeReady", "False")
+    found = bare.condition("slurmcluster/demo", "HomeReady")
+    assert found["reason"] == "VolumeLost"
+    assert f"restore PersistentVolume {name}" in found["message"]
+    assert shell(bare, "pwd").stdout == f"{HOME}\n"
+    assert batch(bare, "true")["JobState"] == "COMPLETED"
