@@ -275,4 +275,4 @@ def test_the_crontab_has_run_by_now_and_ends_when_it_is_removed(cluster: Cluster
     until("it has run", lambda: cluster.kubectl(*ticks).stdout.startswith("cpu-0\n"), 90)
     cluster.login("scrontab", "-r")
     assert "hostname" not in cluster.run("scrontab", "-l").stdout
-    assert cron_jobs(cluster) == 0
+    until("its job is gone", lambda: cron_jobs(cluster) == 0)
