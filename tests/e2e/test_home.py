@@ -251,6 +251,7 @@ def test_on_a_read_only_volume_people_read_their_files_and_their_jobs_write_else
         assert (answer.code, answer.stdout) == (0, "/\n")
         assert f"{HOME} can't be made (Read-only file system)" in answer.stderr
         assert "Your administrator has to repair the volume" in answer.stderr
+        assert "sbatch --output=/tmp/%j.out" in answer.stderr
         assert on_node(bare, "pwd") == "/tmp\n"
     assert on_node(bare, "pwd") == f"{HOME}\n", "it is made as soon as it can be"
 

@@ -103,5 +103,6 @@ case $why in
 *) advice="Your administrator has to repair the volume with the home directories." ;;
 esac
 why=$(printf %s "$why" | tail -n 1)
-echo "You have no home directory: $home can't be made (${why##*: }). $advice"
+echo "You have no home directory: $home can't be made (${why##*: }). $advice Meanwhile jobs run: start them with srun, or with" \
+    "'sbatch --output=/tmp/%j.out', which leaves the output on the node."
 exit 0
