@@ -330,3 +330,27 @@ def test_a_job_that_kills_all_it_can_kills_what_is_its_users(cluster: Cluster) -
     assert other(cluster, "srun", "--nodelist=cpu-0", "bash", "-c", script).stdout == "killed\n"
     assert cluster.jobs()[victim] == "RUNNING"
     cluster.release(victim)
+
+
+# As many as a job may have: they stay idle.
+HOLD_CONNECTIONS = """
+import resource, socket, sys, time
+limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+held = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(min(limit - 64, 2000))]
+print("holds", len(held), flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("where", ["slurmd", "slurmctld"])
+def test_idle_connections_of_a_job_keep_nobody_waiting(cluster: Cluster, where: str) -> None:
+    address = ("localhost", "6818") if where == "slurmd" else (f"{cluster.name}-slurmctld", "6817")
+    program = " ".join(map(shlex.quote, ("python3", "-c", HOLD_CONNECTIONS, *address)))
+    options = ("--job-name=holds", "--nodelist=cpu-0", f"--output=/tmp/holds.{where}")
+    job = cluster.login("sbatch", "--parsable", *options, f"--wrap={program}").strip()
+    output = ("exec", "cpu-0", "--container=slurmd", "--", "cat", f"/tmp/holds.{where}")
+    until("they are open", lambda: "holds" in cluster.kubectl(*output, check=False).stdout)
+    # Slurm's own clients give up after 10 s.
+    assert cluster.login("srun", "--nodelist=cpu-0", "hostname", user="root") == "cpu-0\n"
+    cluster.login("scancel", job)

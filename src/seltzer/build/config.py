@@ -27,6 +27,9 @@ _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in 
 # An unprivileged container can't make cgroups.
 _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
+# Daemons accept no more than 150 connections by default: a job that holds more, idle, keeps everybody else waiting.
+_CONNECTIONS = "conmgr_max_connections=16384"
+
 # Lists of flags. The user's flags are added to ours.
 _JOINED = frozenset({"debugflags", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
 
@@ -117,9 +120,9 @@ def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
 def _defaults() -> list[Pair]:
     return [
         # slurmds and clients fetch their configuration from slurmctld, also one that changed while it was down.
-        ("SlurmctldParameters", "enable_configless"),
+        ("SlurmctldParameters", f"enable_configless,{_CONNECTIONS}"),
         # A node has the resources of its pod, not those that slurmd detects on the machine.
-        ("SlurmdParameters", "config_overrides"),
+        ("SlurmdParameters", f"config_overrides,{_CONNECTIONS}"),
         ("SlurmdPort", str(slurmd.PORT)),
         ("SlurmdSpoolDir", "/var/spool/slurmd"),
         ("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
