@@ -249,8 +249,10 @@ class Publishing(RuleBasedStateMachine):
     def interrupted_pass(self, done: set[str], crash: bool) -> None:
         """Writes are side by side: any of them may be done when the operator ends, or the API server refuses them."""
         self.one_pass(done)
-        if crash and self.is_safe():
-            self.memory = Memory()
+        memory = self.memory
+        self.memory = Memory() if crash else memory
+        if not self.is_safe():
+            self.memory = memory
 
     @rule()
     def whole_pass(self) -> None:
