@@ -25,7 +25,7 @@ def intruders(
     for gid, owner in private.items():
         had = set(sharing_before.get(gid, ()))
         # Files of those who have left or are refused may have the gid that they had.
-        others = {*sharing.get(gid, ()), *(had - accounts.keys())} - {owner}
+        others = {*sharing.get(gid, ()), *(name for name in had if name not in accounts)} - {owner}
         if not others:
             continue
         # A group that the ledger has stays the owner's, also when the owner has left or has another primary group.
@@ -34,7 +34,7 @@ def intruders(
                 f"gid {gid} is the own group of {owner}, who could share files by it: use another gid, or list the "
                 f"group {owner} in a source"
             )
-            found |= dict.fromkeys((others - had) & accounts.keys(), why)
+            found |= dict.fromkeys((name for name in others - had if name in accounts), why)
         elif owner in accounts:
             found[owner] = (
                 f"gid {gid} of the own group is the primary gid of {_named(others)}, who could read {owner}'s files: "
