@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from seltzer.api.core import ConfigMap
+from seltzer.api.labels import KEY_PARTS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.plan.users import ledger as ledgers
@@ -25,8 +26,6 @@ from . import names
 from .names import Manifest
 
 COMPONENT: Final = "users"
-KEY_PARTS: Final = "seltzer.dev/key-parts"
-"""On the ConfigMap with the users: how many ConfigMaps have their keys."""
 FOLDER: Final = "/var/lib/extrausers"
 KEYS_FOLDER: Final = "/etc/seltzer/users"
 PASSWD, GROUP, REMOVED = "passwd", "group", "removed"
