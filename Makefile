@@ -82,6 +82,7 @@ bench: setup ## Run the benchmarks and compare them with the floor; also writes 
 	@.venv/bin/python -m bench.journal
 	@.venv/bin/python -m bench.scale
 	@.venv/bin/python -m bench.mpi
+	@.venv/bin/python -m bench.users
 	@.venv/bin/python -m bench.sandbox
 
 .PHONY: faults

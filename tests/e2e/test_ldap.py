@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,20 @@ PROMISED = 20.0
 
 
 @pytest.fixture(scope="module")
-def slapd(installed: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ada's."""
+    file = tmp_path_factory.mktemp("keys") / "ada"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(file)], check=True, timeout=30)
+    return file
+
+
+@pytest.fixture(scope="module")
+def slapd(installed: Sandbox, tmp_path_factory: pytest.TempPathFactory, key: Path) -> Iterator[Slapd]:
     """A directory at the usual port of the address that all nodes and pods of the sandbox reach."""
     hub = Registry(Layout(installed.name).records).get("hub")
     assert hub
-    people = [user(name, uid, gidNumber=uid) for name, uid in (("ada", 2001), ("bob", 2002), ("dan", 2004))]
+    people = [user(name, uid, gidNumber=uid) for name, uid in (("bob", 2002), ("dan", 2004))]
+    people.append(user("ada", 2001, gidNumber=2001, sshPublicKey=public(key)))
     groups = [group("ada", 2001), group("bob", 2002), group("dan", 2004), group("lab", 3001, "ada", "bob")]
     folder = tmp_path_factory.mktemp("slapd")
     inside = ("nsenter", "--target", str(hub.pid), "--net")
@@ -47,6 +57,10 @@ def cluster(installed: Sandbox, slapd: Slapd) -> Iterator[Cluster]:
     cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", "sh", "-c", homes)
     yield cluster
     cluster.delete_later()
+
+
+def public(key: Path) -> str:
+    return key.with_suffix(".pub").read_text().strip()
 
 
 def trust(cluster: Cluster, authority: str) -> None:
@@ -93,6 +107,28 @@ def lives(cluster: Cluster) -> dict[str, object]:
         name: (pod["metadata"]["uid"], [each["restartCount"] for each in pod["status"]["containerStatuses"]])
         for name, pod in cluster.pods().items()
     }
+
+
+def ssh(cluster: Cluster, key: Path, user: str) -> subprocess.CompletedProcess[str]:
+    """What `id -un` says over ssh."""
+    with cluster.sandbox.forward("service/demo-login", 22, cluster.namespace) as address:
+        host, _, port = address.rpartition(":")
+        given = ("UserKnownHostsFile=/dev/null", "StrictHostKeyChecking=no", "BatchMode=yes", "LogLevel=ERROR")
+        options = [word for each in (*given, "IdentitiesOnly=yes", "IdentityAgent=none") for word in ("-o", each)]
+        line = ["ssh", "-F", "none", *options, "-i", str(key), "-p", port, f"{user}@{host}", "id", "-un"]
+        return subprocess.run(line, capture_output=True, text=True, timeout=60, input="", check=False)
+
+
+def test_a_user_logs_in_with_the_key_in_the_directory_as_long_as_it_is_there(
+    cluster: Cluster, slapd: Slapd, key: Path
+) -> None:
+    assert ssh(cluster, key, "ada").stdout == "ada\n"
+    assert "Permission denied" in ssh(cluster, key, "bob").stderr, "it opens no other account"
+    change = f"dn: uid=ada,{PEOPLE}\nchangetype: modify\n"
+    slapd.change(f"{change}delete: sshPublicKey\n\n")
+    until("her key opens nothing", lambda: "Permission denied" in ssh(cluster, key, "ada").stderr, PROMISED)
+    slapd.change(f"{change}add: sshPublicKey\nsshPublicKey: {public(key)}\n\n")
+    until("it is back", lambda: ssh(cluster, key, "ada").stdout == "ada\n", PROMISED)
 
 
 def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluster: Cluster, slapd: Slapd) -> None:

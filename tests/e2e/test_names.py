@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from tests.harness import Cluster, Sandbox, until
 
 SPACE, TEAM = "names", "names-team"
+# What people were promised, from a change of the spec to the last container.
+PROMISED = 10.0
 # Each name is asked for once, without retries.
 ASK = 'for each; do getent ahostsv4 "$each" | head -n 1 | cut -d " " -f 1; done'
 ASK_BACK = 'for each; do getent hosts "$each" | head -n 1 | tr -s " " | cut -d " " -f 2; done'
@@ -141,3 +144,26 @@ def test_while_dns_is_down_jobs_go_on_and_a_condition_says_so(cluster: Cluster) 
     until("slurmctld answers", lambda: cluster.run("scontrol", "ping").code == 0)
     assert (cluster.jobs()[job], cluster.job(job)["Restarts"]) == ("RUNNING", "0")
     cluster.release(job)
+
+
+def test_a_change_of_users_is_as_soon_on_nodes_in_another_namespace(cluster: Cluster) -> None:
+    """The last test: the cluster's user is another one then."""
+    nodes = (("cpu-0", SPACE), ("gpu-0", TEAM))
+
+    def known(user: str) -> set[str]:
+        ask = ("--container=slurmd", "--", "getent", "passwd", user)
+        return {cluster.sandbox.kubectl("exec", "-n", space, node, *ask, check=False).stdout for node, space in nodes}
+
+    def list_users(*users: tuple[str, int]) -> None:
+        listed = [{"name": name, "uid": uid} for name, uid in users]
+        cluster.patch("slurmcluster", "demo", {"spec": {"users": {"inline": {"users": listed}}}})
+
+    list_users(("dave", 2004))
+    until("both know dave", lambda: known("dave") == {"dave:*:2004:2004::/home/dave:/bin/bash\n"}, PROMISED)
+    began = time.monotonic()
+    list_users(("dave", 2004), ("erin", 2005))
+    until("both know erin", lambda: known("erin") == {"erin:*:2005:2005::/home/erin:/bin/bash\n"}, PROMISED)
+    print(f"\nnodes in both namespaces knew the new user after {time.monotonic() - began:.1f} s")
+    list_users(("erin", 2005))
+    gone = "dave:*:2004:2004::/home/dave:/usr/sbin/nologin\n"
+    until("both know that dave has left", lambda: known("dave") == {gone}, PROMISED)

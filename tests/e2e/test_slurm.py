@@ -82,6 +82,12 @@ def test_rest_refuses_a_token_of_somebody_else(cluster: Cluster) -> None:
         cluster.rest("nodes/", key=b"x" * 32)
 
 
+def test_the_demo_has_two_users(cluster: Cluster) -> None:
+    table = [line.split() for line in cluster.seltzer("users", cluster.name).stdout.splitlines()]
+    assert [(row[0], row[3], row[-1]) for row in table[1:]] == [(name, "inline", "active") for name in demo.USERS]
+    assert len(demo.USERS) == 2
+
+
 def test_nothing_in_the_demo_is_privileged(cluster: Cluster) -> None:
     for pod in cluster.pods().values():
         for container in pod["spec"]["containers"]:

@@ -223,6 +223,16 @@ def test_a_removed_user_is_out_and_their_job_goes_on(cluster: Cluster, keys: Map
     options = ("--parsable", "--nodelist=cpu-0", "--chdir=/tmp", "--output=/dev/null")
     job = cluster.login("sbatch", *options, f"--wrap={script}", user="bob").strip()
     cluster.wait_for_job(job, "RUNNING")
+    after = (
+        "sbatch",
+        "--parsable",
+        "--chdir=/tmp",
+        "--output=/dev/null",
+        f"--dependency=afterany:{job}",
+        "--wrap=true",
+    )
+    queued = cluster.login(*after, user="bob").strip()
+    needs_login = cluster.login(*after, "--export=NONE", user="bob").strip()
     change(cluster, without=("bob",))
     gone = "bob:*:2002:2002::/home/bob:/usr/sbin/nologin\n"
     until("bob is out", lambda: set(everywhere(cluster, "getent", "passwd", "bob").values()) == {gone}, PROMISED)
@@ -234,6 +244,11 @@ def test_a_removed_user_is_out_and_their_job_goes_on(cluster: Cluster, keys: Map
     cluster.wait_for_job(job, "COMPLETED")
     said = cluster.kubectl("exec", "cpu-0", "--", "cat", "/tmp/said").stdout
     assert "no longer a user of this cluster" in said
+    cluster.wait_for_job(queued, "COMPLETED")
+    # Their login shell is nologin now, from which slurmd gets the login environment.
+    held = "user_env_retrieval_failed_requeued_held"
+    until("the other queued job is held", lambda: cluster.job(needs_login)["Reason"] == held)
+    cluster.login("scancel", needs_login, user="root")
     told = cluster.told("SlurmCluster", "demo")
     assert "bob may no longer log in" in told["UsersRemoved"]
 

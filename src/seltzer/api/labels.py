@@ -41,6 +41,8 @@ LOGIN_CONFIG: Final = "seltzer.dev/login-config"
 
 USERS: Final = "seltzer.dev/users"
 """On a pod: the digest of the users that its namespace has for it."""
+KEY_PARTS: Final = "seltzer.dev/key-parts"
+"""On the ConfigMap with the users: how many ConfigMaps have their keys."""
 
 FINALIZER: Final = "seltzer.dev/drain"
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from seltzer.api.core import ConfigMap
+from seltzer.api.labels import KEY_PARTS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.plan.users import ledger as ledgers
 from seltzer.plan.users.accounts import BUILT_IN_USER, Account, Group, Published
-from seltzer.plan.users.ledger import Ledger
+from seltzer.plan.users.ledger import Entry, Ledger
 from seltzer.plan.users.merge import Merged
+from seltzer.plan.users.publishing import Stored
 
 from . import names
 from .names import Manifest
@@ -45,29 +47,49 @@ class Files:
     # Files of keys by user, in as many parts as ConfigMaps.
     keys: tuple[Mapping[str, str], ...]
 
-    @property
-    def too_large(self) -> str:
-        """What doesn't fit into a ConfigMap; empty if everything fits."""
-        for name, size in ((PASSWD, _size(self.passwd) + _size(self.removed)), (GROUP, _size(self.group))):
-            if size > MOST_BYTES:
-                return f"the users make a {name} file of {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}"
-        return f"the users have more than {SHARDS * _SHARD_BYTES:,} bytes of keys" if len(self.keys) > SHARDS else ""
 
-
-def render(merged: Merged) -> Files:
-    """The files. The same users always give the same files."""
-    lines = [_passwd_line(each) for each in (*merged.accounts, *merged.removed)]
+def render(merged: Merged, most: int = MOST_BYTES) -> Files:
+    """The files. The same users always give the same files. The names of removed users take the room that is left."""
+    lines = [_passwd_line(each) for each in merged.accounts]
     groups = [f"{each.name}:*:{each.gid}:{','.join(each.members)}\n" for each in merged.groups]
-    removed = [each.uid for each in (*merged.removed, *merged.accounts) if each.locked]
-    if BUILT_IN_USER.uid not in {each.uid for each in merged.accounts}:
-        removed.append(BUILT_IN_USER.uid)
-    ids = "".join(f"{uid}\n" for uid in sorted(set(removed)))
-    return Files("".join(lines), "".join(groups), ids, _shards(merged.accounts))
+    blocked = "".join(f"{uid}\n" for uid in _blocked(merged))
+    lines += _former(merged.removed, most - _size("".join(lines)) - _size(blocked))
+    return Files("".join(lines), "".join(groups), blocked, _shards(merged.accounts))
+
+
+def too_large(merged: Merged, most: int = MOST_BYTES, shards: int = SHARDS) -> str:
+    """What doesn't fit into ConfigMaps, and of what there is so much; empty: everything fits."""
+    users, blocked = sum(_size(_passwd_line(each)) for each in merged.accounts), _blocked(merged)
+    ids = sum(len(str(uid)) + 1 for uid in blocked)
+    groups = _size(render(merged, most).group)
+    ledger = sum(map(_size, ledgers.text(merged.ledger).values()))
+    holds = f"and a ConfigMap holds {most:,}"
+    if users + ids > most:
+        return (
+            f"the users make a {PASSWD} file of {users + ids:,} bytes, {holds}: {len(merged.accounts):,} users take "
+            f"{users:,}, and the IDs of {len(blocked):,} who may not log in {ids:,}"
+        )
+    if groups > most:
+        memberships, gone = sum(len(each.members) for each in merged.groups), _unlisted(merged.ledger.groups)
+        return (
+            f"the users make a {GROUP} file of {groups:,} bytes, {holds}: {len(merged.groups):,} groups with "
+            f"{memberships:,} members, of which no source lists {gone:,} groups any more"
+        )
+    if ledger > most:
+        names_, gone = merged.ledger.users, _unlisted(merged.ledger.users) + _unlisted(merged.ledger.groups)
+        return (
+            f"the IDs make a ledger of {ledger:,} bytes, {holds}: {len(names_):,} users and "
+            f"{len(merged.ledger.groups):,} groups, of which no source lists {gone:,} any more"
+        )
+    if len(_shards(merged.accounts)) > shards:
+        return f"the users have more than {shards * _SHARD_BYTES:,} bytes of keys"
+    return ""
 
 
 def manifests(cluster: SlurmCluster, files: Files) -> list[Manifest]:
     """The ConfigMaps with these files; there is always one for keys."""
     passwd = _config_map(cluster, names.passwd(cluster), {PASSWD: files.passwd, REMOVED: files.removed})
+    passwd["metadata"]["annotations"][KEY_PARTS] = str(len(files.keys))
     group = _config_map(cluster, names.group(cluster), {GROUP: files.group})
     keys = [_config_map(cluster, names.user_keys(cluster, at), part) for at, part in enumerate(files.keys)]
     return [passwd, group, *keys]
@@ -79,12 +101,6 @@ def ledger(cluster: SlurmCluster, content: Ledger) -> Manifest:
     head = names.manifest("ConfigMap", "v1", cluster, COMPONENT, names.ledger(cluster))
     del head["metadata"]["ownerReferences"]
     return {**head, "data": ledgers.text(content)}
-
-
-def ledger_too_large(content: Ledger) -> str:
-    """Whether the ledger doesn't fit into its ConfigMap; empty: it does."""
-    size = sum(map(_size, ledgers.text(content).values()))
-    return f"the IDs make a ledger of {size:,} bytes, and a ConfigMap holds {MOST_BYTES:,}" if size > MOST_BYTES else ""
 
 
 def copies(nodeset: NodeSet, cluster: SlurmCluster, published: Sequence[ConfigMap]) -> list[Manifest]:
@@ -137,6 +153,11 @@ def mount() -> Manifest:
     return {"name": "users", "mountPath": FOLDER, "readOnly": True}
 
 
+def keys_names(cluster: SlurmCluster) -> set[str]:
+    """The names of all ConfigMaps that may have keys."""
+    return {names.user_keys(cluster, at) for at in range(SHARDS)}
+
+
 def keys_volume(cluster: SlurmCluster) -> Manifest:
     """The volume with a file of keys for each user."""
     parts = [{"configMap": {"name": names.user_keys(cluster, at), "optional": True}} for at in range(SHARDS)]
@@ -149,13 +170,24 @@ def published(config_maps: Mapping[str, ConfigMap], cluster: SlurmCluster) -> Pu
     keys: dict[str, str] = {}
     for at in range(SHARDS):
         keys.update(data.get(names.user_keys(cluster, at), {}))
-    return parse(
-        data.get(names.passwd(cluster), {}).get(PASSWD, ""), data.get(names.group(cluster), {}).get(GROUP, ""), keys
+    users = data.get(names.passwd(cluster), {})
+    return parse(users.get(PASSWD, ""), data.get(names.group(cluster), {}).get(GROUP, ""), keys, users.get(REMOVED, ""))
+
+
+def stored(config_maps: Mapping[str, ConfigMap], cluster: SlurmCluster) -> Stored:
+    """What is stored of the users. Raises LedgerError if the ledger can't be read."""
+    passwd, content = config_maps.get(names.passwd(cluster)), config_maps.get(names.ledger(cluster))
+    complete = passwd is not None and names.group(cluster) in config_maps
+    parts = passwd.metadata.annotations.get(KEY_PARTS, "") if passwd else ""
+    return Stored(
+        ledgers.parse(content.data) if content else None,
+        published(config_maps, cluster) if complete else None,
+        all(names.user_keys(cluster, at) in config_maps for at in range(int(parts) if parts.isdecimal() else 0)),
     )
 
 
-def parse(passwd: str, group: str, keys: Mapping[str, str]) -> Published:
-    """Reads what `render` wrote. Ignores lines in another format."""
+def parse(passwd: str, group: str, keys: Mapping[str, str], removed: str = "") -> Published:
+    """What `render` has written. A line that somebody else wrote into it doesn't count."""
     groups: dict[str, Group] = {}
     memberships: dict[str, list[str]] = {}
     for line in group.split("\n"):
@@ -170,7 +202,33 @@ def parse(passwd: str, group: str, keys: Mapping[str, str]) -> Published:
             case [name, _, uid, gid, full_name, home, shell] if uid.isdecimal() and gid.isdecimal():
                 more, lines = tuple(memberships.get(name, ())), tuple(filter(None, keys.get(name, "").split("\n")))
                 accounts[name] = Account(name, int(uid), int(gid), more, full_name, shell, home, lines)
-    return Published(accounts, groups)
+    return Published(accounts, groups, frozenset(int(uid) for uid in removed.split() if uid.isdecimal()))
+
+
+def _blocked(merged: Merged) -> list[int]:
+    """The IDs that may not submit jobs."""
+    found = {each.uid for each in (*merged.removed, *merged.accounts) if each.locked}
+    if BUILT_IN_USER.uid not in {each.uid for each in merged.accounts}:
+        found.add(BUILT_IN_USER.uid)
+    return sorted(found)
+
+
+def _former(removed: Sequence[Account], room: int) -> list[str]:
+    """The lines of removed users that fit; of those with the highest IDs first, who usually left last.
+
+    The built-in user's ID always has one, so that it isn't taken for the built-in user's.
+    """
+    found: dict[int, str] = {}
+    for account in sorted(removed, key=lambda each: (each.uid != BUILT_IN_USER.uid, -each.uid)):
+        line = _passwd_line(account)
+        if account.uid == BUILT_IN_USER.uid or _size(line) <= room:
+            found[account.uid] = line
+            room -= _size(line)
+    return [found[uid] for uid in sorted(found)]
+
+
+def _unlisted(entries: Mapping[str, Entry]) -> int:
+    return sum(not entry.source for entry in entries.values())
 
 
 def _passwd_line(account: Account) -> str:

@@ -22,16 +22,13 @@ from seltzer.kube.client import Client
 from seltzer.kube.reflector import Reflector
 from seltzer.kube.resource import Key, Resource
 from seltzer.kube.store import Store
+from seltzer.plan.users import reading
 from seltzer.plan.users.accounts import LDAP, Account, Group, Refusal, Source
+from seltzer.plan.users.reading import History
 
 logger = logging.getLogger(__name__)
 
 _What = LdapBindSecret | LdapCaSecret | LdapCaConfigMap
-
-# A directory that has never been read is tried again soon: the cluster has no users yet.
-FIRST = 10.0
-# Directories lock an account after some wrong passwords. A changed Secret is tried at once.
-REFUSED = 300.0
 
 
 class LdapFeed:
@@ -49,8 +46,7 @@ class LdapFeed:
         self._bind = _Followed(client, kinds.SECRETS, namespace, ldap.bind_secret, self._news)
         kind: Resource[Any] = kinds.SECRETS if ldap.ca_secret else kinds.CONFIG_MAPS
         self._ca = _Followed(client, kind, namespace, ldap.ca_secret or ldap.ca_config_map, self._news)
-        # Whether the last complete answer had groups; None: there was none that is known of.
-        self._had_groups: bool | None = had_groups or None
+        self._history = History(had_groups or None)
         self.source = Source(LDAP, error="it hasn't been read yet", pending=True)
 
     async def run(self) -> None:
@@ -72,21 +68,17 @@ class LdapFeed:
         interval = float(seconds(self._ldap.interval))
         try:
             found = await read(settings.directory(self._ldap, self._bind.data(), self._ca.data()))
-            if self._had_groups and not found.groups:
-                raise Incomplete(
-                    "the directory returned no groups, and had some before: check groupBaseDN, groupFilter and the "
-                    "rights of the account of bindSecret; if it is meant to have none, change groupFilter"
-                )
+            if self._history.lost_groups(found.groups):
+                raise Incomplete(reading.LOST_GROUPS)
         except DirectoryError as error:
             self._fail(str(error))
-            first = interval if self._had_groups is not None else min(FIRST, interval)
-            return max(interval, REFUSED) if isinstance(error, Refused) else first
+            return self._history.pause_after_failure(interval, refused=isinstance(error, Refused))
         except Exception as error:
             # A mistake of ours mustn't end the feed: the users stay as they are, and the next reading may be well.
             logger.exception("reading a directory failed")
             self._fail(f"reading it failed: {error!r}; please report this")
             return interval
-        self._had_groups = bool(found.groups)
+        self._history = History(bool(found.groups))
         # With 50,000 users this takes a tenth of a second.
         source, is_news = await asyncio.to_thread(_compared, found, self.source)
         if is_news:
@@ -95,8 +87,7 @@ class LdapFeed:
         return interval
 
     def _fail(self, why: str) -> None:
-        since = self.source.since if self.source.error else now()
-        source = Source(LDAP, error=why, since=since or now())
+        source = reading.failed(self.source, why, now())
         if source != self.source:
             self.source = source
             self._changed()

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from seltzer.api.core import Pod
-from seltzer.build import names
-from seltzer.build.components import slurmd
 from seltzer.build.images import Images
-from seltzer.controllers import caches as sources
 from seltzer.controllers import metrics, watches
 from seltzer.controllers.caches import Caches
 from seltzer.controllers.children import Children
@@ -21,7 +18,6 @@ from seltzer.kube.client import Client
 from seltzer.kube.controller import Controller
 from seltzer.kube.events import Recorder
 from seltzer.kube.resource import Key
-from seltzer.plan import pod_state
 from seltzer.slurm.nodes import Change
 
 logger = logging.getLogger(__name__)
@@ -71,17 +67,12 @@ class Operator:
 
     def _users_changed(self, cluster: Key) -> None:
         for registration, controller in self._controllers:
-            if registration.kind is sources.CLUSTERS:
-                controller.changed(cluster)
+            for key in registration.users(cluster):
+                controller.changed(key)
 
     def _on_pod(self, before: Pod | None, after: Pod | None) -> None:
-        """A slurmd that has just become ready registers now: ask at once instead of a second later."""
-        if after is None or after.metadata.labels.get(names.COMPONENT) != slurmd.NAME:
-            return
-        if pod_state.ready(after) and not (before and pod_state.ready(before)):
-            labels = after.metadata.labels
-            connection = self.connections.get(
-                Key(labels.get(names.CLUSTER_NAMESPACE, ""), labels.get(names.CLUSTER, ""))
-            )
-            if connection:
+        """Ask Slurm at once instead of a second later."""
+        for registration, _ in self._controllers:
+            cluster = registration.slurm_news(before, after)
+            if cluster and (connection := self.connections.get(cluster)):
                 connection.cache.wake()

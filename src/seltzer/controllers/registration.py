@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from seltzer.api.core import Pod
 from seltzer.build.images import Images
 from seltzer.controllers.caches import Caches, Source, managed
 from seltzer.controllers.children import Children
@@ -69,6 +70,10 @@ class Registration:
     watches: tuple[Watch, ...] = ()
     # The keys that a change in a cluster's Slurm concerns; without a change, only the number of jobs is new.
     slurm: Callable[[Caches, Key, Change | None], Iterable[Key]] = lambda caches, cluster, change: ()
+    # The keys that a change in what a cluster's sources of users list concerns.
+    users: Callable[[Key], Iterable[Key]] = lambda cluster: ()
+    # The cluster whose Slurm knows more than a moment ago, from the states of a pod before and after.
+    slurm_news: Callable[[Pod | None, Pod | None], Key | None] = lambda before, after: None
 
     def all_watches(self) -> Iterator[Watch]:
         """Its own kind, what it owns, and what else it watches."""

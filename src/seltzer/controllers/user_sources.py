@@ -21,18 +21,8 @@ from seltzer.kube.client import Client
 from seltzer.kube.reflector import Reflector
 from seltzer.kube.resource import Key, key_of
 from seltzer.kube.store import Store
-from seltzer.plan.users import checks, listing
-from seltzer.plan.users.accounts import (
-    BUILT_IN,
-    BUILT_IN_USER,
-    CONFIG_MAP,
-    INLINE,
-    LDAP,
-    Account,
-    Group,
-    Refusal,
-    Source,
-)
+from seltzer.plan.users import listing, spec_sources
+from seltzer.plan.users.accounts import CONFIG_MAP, LDAP, Source
 
 logger = logging.getLogger(__name__)
 
@@ -128,11 +118,11 @@ class UserSources:
                 followed[name] = (what, feed, task)
         if not followed:
             del self._feeds[key]
-        inline = cluster.spec.users.inline
-        found = [_inline(cluster)] if inline is not None else []
+        inline = spec_sources.inline(cluster)
+        found = [inline] if inline is not None else []
         # In the order of `_wanted`, whatever the order in which they began: the first that lists a name has it.
         found += [followed[name][1].source for name in wanted]
-        return tuple(found) or (_built_in(cluster),)
+        return tuple(found) or (spec_sources.built_in(cluster),)
 
     def _wanted(
         self, cluster: SlurmCluster, had_groups: Callable[[], bool]
@@ -163,25 +153,6 @@ class UserSources:
     async def close_all(self) -> None:
         for cluster in list(self._feeds):
             await self.close(cluster)
-
-
-def _inline(cluster: SlurmCluster) -> Source:
-    inline = cluster.spec.users.inline
-    assert inline
-    accounts = tuple(
-        Account(each.name, each.uid, each.gid, each.groups, each.full_name, each.shell, keys=each.authorized_keys)
-        for each in inline.users
-    )
-    return Source(INLINE, accounts, tuple(Group(each.name, each.gid) for each in inline.groups), explicit=True)
-
-
-def _built_in(cluster: SlurmCluster) -> Source:
-    """The only user is there whatever keys the spec has."""
-    user = BUILT_IN_USER
-    keys, wrong = checks.usable_keys(cluster.spec.login.authorized_keys)
-    account = Account(user.name, user.uid, full_name=user.full_name, keys=keys)
-    refusals = tuple(Refusal(user.name, BUILT_IN, f"spec.login.authorizedKeys: {why}") for why in wrong)
-    return Source(BUILT_IN, (account,), unreadable=refusals, explicit=True, lasting=False)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

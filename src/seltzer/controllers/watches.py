@@ -13,6 +13,7 @@ from seltzer.api.labels import NODESET as NODESET_LABEL
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names, users
+from seltzer.build.components import slurmd
 from seltzer.controllers import caches as sources
 from seltzer.controllers import machines
 from seltzer.controllers.caches import Caches, managed
@@ -21,6 +22,7 @@ from seltzer.controllers.nodeset import NodeSetController
 from seltzer.controllers.registration import Registration, Watch
 from seltzer.kube import kinds
 from seltzer.kube.resource import HasMeta, Key, key_of
+from seltzer.plan import pod_state
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.slurm.nodes import Change
 
@@ -88,6 +90,7 @@ CLUSTER: Final = Registration(
         Watch(sources.ALL_CLAIMS, _clusters_of_claim),
     ),
     slurm=lambda caches, cluster, change: (cluster,),
+    users=lambda cluster: (cluster,),
 )
 
 
@@ -158,6 +161,13 @@ def _nodesets_of_slurm(caches: Caches, cluster: Key, change: Change | None) -> I
     return nodesets_of(caches, cluster) if change is not None else ()
 
 
+def _cluster_of_ready_slurmd(before: Pod | None, after: Pod | None) -> Key | None:
+    """A slurmd that has just become ready registers now."""
+    if after is None or after.metadata.labels.get(COMPONENT_LABEL) != slurmd.NAME:
+        return None
+    return _cluster(after) if pod_state.ready(after) and not (before and pod_state.ready(before)) else None
+
+
 NODESET: Final = Registration(
     name="nodeset",
     kind=sources.NODESETS,
@@ -174,6 +184,7 @@ NODESET: Final = Registration(
         Watch(sources.CONFIG_MAPS, _nodesets_of_users),
     ),
     slurm=_nodesets_of_slurm,
+    slurm_news=_cluster_of_ready_slurmd,
 )
 
 

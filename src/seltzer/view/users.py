@@ -12,9 +12,8 @@ from seltzer.build import names
 from seltzer.build import users as build
 from seltzer.plan.users import ledger as ledgers
 from seltzer.plan.users import users_status
-from seltzer.plan.users.accounts import BUILT_IN, Published
+from seltzer.plan.users.accounts import BUILT_IN, NO_LOGIN, Published
 from seltzer.plan.users.ledger import Ledger, LedgerError
-from seltzer.plan.users.merge import NO_LOGIN
 from seltzer.view import colours
 from seltzer.view.text import Cell, Line, line
 
@@ -59,6 +58,10 @@ def _published(published: Published, ledger: Ledger) -> Iterable[Row]:
         source = "" if removed else known.source if known else BUILT_IN
         belongs = tuple(dict.fromkeys((own, *account.groups)))
         yield Row(account.name, account.uid, belongs, source, len(account.keys), state)
+    # There was no room for their names.
+    for name, entry in sorted(ledger.users.items(), key=lambda each: (each[1].id, each[0])):
+        if name not in published.accounts and not entry.source:
+            yield Row(name, entry.id, (), "", 0, REMOVED)
 
 
 def _ledger(config_map: ConfigMap | None) -> Ledger:

@@ -60,15 +60,41 @@ def test_many_keys_are_in_several_config_maps() -> None:
 @pytest.mark.parametrize("count", [10_000, 20_000])
 def test_10000_users_fit_and_more_than_fit_say_so(count: int) -> None:
     accounts = [Account(f"user{at:05}", 10_000 + at, full_name=f"Person {at}") for at in range(count)]
-    files = users.render(first(inline(*accounts)))
-    assert bool(files.too_large) is (count > 10_000)
+    assert bool(users.too_large(first(inline(*accounts)))) is (count > 10_000)
 
 
 def test_a_ledger_that_does_not_fit_says_so() -> None:
     people = {f"user{at:05}": Entry(10_000 + at, "ldap") for at in range(13_000)}
-    groups = {f"course{at:05}": Entry(50_000 + at, "ldap") for at in range(32_000)}
-    assert users.ledger_too_large(Ledger(people)) == ""
-    assert "the IDs make a ledger of 1," in users.ledger_too_large(Ledger(people, groups))
+    groups = {f"course{at:05}": Entry(50_000 + at) for at in range(40_000)}
+    empty = first(inline())
+    assert users.too_large(replace(empty, ledger=Ledger(people))) == ""
+    said = users.too_large(replace(empty, ledger=Ledger(people, groups)))
+    assert "the IDs make a ledger of 1," in said
+    assert "13,000 users and 40,000 groups, of which no source lists 40,000 any more" in said
+
+
+def crowd(count: int) -> list[Account]:
+    return [Account(f"user{at:05}", 10_000 + at, full_name=f"Person {at}") for at in range(count)]
+
+
+def test_removed_users_have_the_room_that_is_left_and_those_with_the_highest_ids_have_it_first() -> None:
+    left, here = Account("someone", 1000), crowd(40)
+    merged = then(first(inline(left, *here)), inline(*here[:20]))
+    everything = users.render(merged)
+    active = len("".join(everything.passwd.splitlines(keepends=True)[1:21]))
+    little = users.render(merged, active + len(everything.removed) + 180)
+    names = [line.split(":")[0] for line in little.passwd.splitlines()]
+    assert names == [*(each.name for each in here[:20]), "someone", "user00038", "user00039"]
+    assert little.removed == everything.removed, "no ID of theirs is forgotten"
+    assert "Person" not in everything.passwd.splitlines()[-1]
+
+
+def test_what_fills_a_file_is_named() -> None:
+    merged = then(first(inline(*crowd(12_000))), inline(*crowd(11_000)))
+    assert users.too_large(merged) == ""
+    users_bytes = sum(len(line) + 1 for line in users.render(merged).passwd.splitlines() if "nologin" not in line)
+    said = users.too_large(merged, 680_000)
+    assert f"11,000 users take {users_bytes:,}, and the IDs of 1,001 who may not log in 6,005" in said
 
 
 def test_a_change_of_users_changes_no_pod_template() -> None:

@@ -133,6 +133,36 @@ async def test_without_files_and_ledger_nobody_goes_until_the_source_answers() -
         assert "alice 2001 configMap" in data(rig, "demo-uids", "users")
 
 
+async def test_keys_that_somebody_deletes_while_a_source_fails_come_back() -> None:
+    alice = {**ALICE, "authorizedKeys": ["ssh-ed25519 A"]}
+    async with rigged() as rig:
+        await rig.create(kinds.CONFIG_MAPS, people(alice))
+        await rig.cluster(users={"configMap": {"name": "people"}})
+        await rig.until("her key is there", lambda: data(rig, "demo-keys-0", "alice") == "ssh-ed25519 A\n")
+        await rig.delete(kinds.CONFIG_MAPS, "people")
+        await rig.until("it is missed", lambda: condition(rig)["reason"] == "SourceFailed")
+        await rig.delete(kinds.CONFIG_MAPS, "demo-keys-0")
+        await rig.until("it is back", lambda: data(rig, "demo-keys-0", "alice") == "ssh-ed25519 A\n")
+
+
+async def test_more_users_than_fit_change_nothing_but_leavers_are_out() -> None:
+    async with rigged() as rig:
+        await rig.create(kinds.CONFIG_MAPS, people(ALICE, BOB))
+        await rig.cluster(users={"configMap": {"name": "people"}})
+        await rig.until("both are there", lambda: set(names(rig)) == {"alice", "bob"})
+        before = data(rig, "demo-passwd", "passwd")
+        flood = [{"name": f"user{at:04}", "uid": 10_000 + at, "fullName": "x" * 255} for at in range(4_000)]
+        where = Id("", "configmaps", "ns", "people")
+        rig._server.state.patch(where, data={"users.yaml": listed(ALICE, BOB, *flood)})
+        await rig.until("it says so", lambda: condition(rig)["reason"] == "TooManyUsers")
+        assert "4,002 users take" in condition(rig)["message"]
+        assert data(rig, "demo-passwd", "passwd") == before
+        assert "user0001" not in data(rig, "demo-uids", "users")
+        rig._server.state.patch(where, data={"users.yaml": listed(ALICE, *flood)})
+        await rig.until("bob is out", lambda: names(rig)["bob"] == "/usr/sbin/nologin")
+        assert names(rig) == {"alice": "/bin/bash", "bob": "/usr/sbin/nologin"}
+
+
 async def test_a_new_operator_knows_what_the_one_before_published() -> None:
     async with rigged() as rig:
         await rig.cluster(users={"configMap": {"name": "people"}})

@@ -17,9 +17,10 @@ from tests.fakes.ldap import BIND, SEARCH, FakeDirectory
 
 from seltzer.api.ldap import Ldap
 from seltzer.controllers import ldap_feed
-from seltzer.controllers.ldap_feed import FIRST, REFUSED, LdapFeed
+from seltzer.controllers.ldap_feed import LdapFeed
 from seltzer.kube.client import Client
 from seltzer.plan.users.accounts import LDAP, Account, Group, Refusal, Source
+from seltzer.plan.users.reading import FIRST, REFUSED
 
 ADA = Account("ada", 2001, 3000)
 

@@ -15,12 +15,14 @@ from seltzer.api.core import (
     NodeCondition,
     NodeMeta,
     NodeStatus,
+    ObjectCondition,
     ObjectMeta,
     PersistentVolumeClaim,
     Pod,
     PodSpec,
+    PodStatus,
 )
-from seltzer.api.labels import CLUSTER, COMPONENT, NODESET
+from seltzer.api.labels import CLUSTER, CLUSTER_NAMESPACE, COMPONENT, NODESET
 from seltzer.api.slurmcluster import SlurmCluster, SlurmClusterSpec
 from seltzer.api.volumes import Home
 from seltzer.build import operator as build_operator
@@ -254,3 +256,31 @@ def test_a_claim_concerns_those_whose_home_it_is() -> None:
     assert put("files") == ["ns/theirs", "set ns/b"]
     assert put("own") == ["set ns/c"]
     assert put("somebody-elses") == []
+
+
+def test_a_change_of_a_clusters_users_concerns_the_cluster_and_its_nodesets_only_when_the_files_change() -> None:
+    key = Key("ns", "demo")
+    assert {one.name: list(one.users(key)) for one in CONTROLLERS} == {"slurmcluster": [key], "nodeset": []}
+
+
+@pytest.mark.parametrize(
+    ("component", "before", "after", "asked"),
+    [
+        ("slurmd", "False", "True", True),
+        ("slurmd", None, "True", True),
+        ("slurmd", "True", "True", False),
+        ("slurmd", "False", "False", False),
+        ("slurmd", "True", None, False),
+        ("login", "False", "True", False),
+    ],
+)
+def test_slurm_is_asked_at_once_when_a_slurmd_becomes_ready(
+    component: str, before: str | None, after: str | None, asked: bool
+) -> None:
+    def pod(ready: str | None) -> Pod | None:
+        labels = {COMPONENT: component, CLUSTER: "demo", CLUSTER_NAMESPACE: "home"}
+        status = PodStatus(conditions=(ObjectCondition(type="Ready", status=ready or ""),))
+        return Pod(metadata=ObjectMeta(name="a", namespace="ns", labels=labels), status=status) if ready else None
+
+    found = {one.slurm_news(pod(before), pod(after)) for one in CONTROLLERS} - {None}
+    assert found == ({Key("home", "demo")} if asked else set())

@@ -48,3 +48,15 @@ def test_programs_get_the_same() -> None:
         "state": "active",
         "why": None,
     }
+
+
+def test_a_removed_user_without_room_for_a_name_is_still_listed() -> None:
+    merged = then(first(inline(ALICE, BOB)), inline(BOB))
+    one = cluster()
+    made = build.manifests(one, build.render(merged, most=60))
+    assert "alice" not in made[0]["data"]["passwd"]
+    found = [msgspec.convert(each, ConfigMap) for each in (*made, build.ledger(one, merged.ledger))]
+    assert [(row.name, row.uid, row.state) for row in users.rows(one, found)] == [
+        ("bob", 2002, "active"),
+        ("alice", 2001, "removed"),
+    ]

@@ -75,6 +75,8 @@ class Component:
     secret: Mapping[str, GeneratedKey] = field(default_factory=dict)
     # For pods that mount its ConfigMap: the annotation that makes their kubelets sync a change at once.
     config_annotation: str = ""
+    # Whether its pods mount the SSH keys of the users.
+    mounts_user_keys: bool = False
     # None: it isn't part of the control plane, and the status of the SlurmCluster leaves it out.
     condition: Condition | None = None
     # Why the spec asks for no pods of it; empty: it asks for some.

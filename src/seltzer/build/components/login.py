@@ -290,6 +290,7 @@ COMPONENT = Component(
     # The key that identifies all login pods to their users' ssh.
     secret={_KEY: "openssh-ed25519"},
     config_annotation=LOGIN_CONFIG,
+    mounts_user_keys=True,
     condition=Condition(_READY, _finding),
     unwanted=_unwanted,
 )

@@ -77,11 +77,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Published:
-    """The users and groups that the containers know, removed ones included."""
+    """The users and groups that the containers know, removed ones included as far as there is room for their names."""
 
     accounts: Mapping[str, Account] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
+    # The IDs that may not submit jobs: those of all removed users, and of those whom their source locks.
+    blocked: frozenset[int] = frozenset()
 
+
+NO_LOGIN = "/usr/sbin/nologin"
+"""The shell of removed users."""
 
 BUILT_IN_USER = Account("user", 1000, full_name="A user")
 """The only user while spec.users names no source."""

@@ -6,19 +6,18 @@ Guarantees, whatever the sources list and in whatever order their states follow 
 - An entry that is refused affects no other entry. If its user was published before, the user stays as published.
 - A source that fails, or unexpectedly lists nobody, changes nothing. As long as it has never been read, nobody goes.
 - A user whom no source lists stays resolvable, with a shell that refuses to log in and without keys.
+- Nobody's primary group is the private group of somebody else, unless a source lists that group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-from seltzer.plan.users import checks
-from seltzer.plan.users.accounts import Account, Group, Published, Refusal, Source
+from seltzer.plan.users import checks, private_groups
+from seltzer.plan.users.accounts import NO_LOGIN, Account, Group, Published, Refusal, Source
 from seltzer.plan.users.ledger import Entry, Ledger
 
-NO_LOGIN: Final = "/usr/sbin/nologin"
 _EMPTY = "it lists no users, which is taken for a fault; to remove all of them, remove the source from spec.users"
 
 
@@ -52,6 +51,7 @@ def merge(sources: Sequence[Source], ledger: Ledger, published: Published) -> Me
     work = _Work(ledger, published)
     for source in sources:
         work.source(source)
+    work.separate_private_groups()
     work.keep_refused()
     work.keep_unknown()
     return work.result()
@@ -78,22 +78,44 @@ class _Work:
         self._by_gid = {entry.id: name for name, entry in self.gids.items()}
         self._kept: list[tuple[Group, Source]] = []
         self._passing: set[str] = set()  # the names that the ledger doesn't remember
+        self._listed: set[str] = set()  # the groups that a source lists now
 
     def source(self, source: Source) -> None:
         """Take what a source lists, or what it last listed."""
         self.sources.add(source.name)
         before, groups_before = self._last_of(source.name), self._last_groups_of(source.name)
         # A source may list groups only. All of its users may have moved to another source, so groups count as well.
-        lost = not source.accounts and bool(before or (groups_before and not source.groups))
+        missed = any(each.name not in self.accounts for each in before)
+        lost = not source.accounts and (missed or bool(groups_before and not source.groups))
         why = source.error or (_EMPTY if lost and not source.explicit else "")
         if why:
             self.failures.append(Failure(source.name, why, source.since, source.pending))
         else:
             self.refusals += source.unreadable
+            self._listed |= {group.name for group in source.groups}
         for group in groups_before if why else source.groups:
             self._group(group, source)
         for account in before if why else source.accounts:
             self._account(account, source)
+
+    def separate_private_groups(self) -> None:
+        """Refuse users whose files could be read through somebody's private group, or who could read through theirs."""
+        private = {
+            entry.id: name
+            for name, entry in self.gids.items()
+            if name not in self._listed and name in self.users and self.users[name].id == entry.id
+        }
+        for name, why in private_groups.intruders(private, self.accounts, self.ledger, self.published).items():
+            self.refusals.append(Refusal(name, self.origins[name], why))
+            self._withdraw(name, private)
+
+    def _withdraw(self, name: str, private: Mapping[int, str]) -> None:
+        account = self.accounts.pop(name)
+        del self.origins[name]
+        _restore(name, self.users, self.ledger.users)
+        if private.get(account.uid) == name:
+            self.groups.pop(name, None)
+            _restore(name, self.gids, self.ledger.groups)
 
     def keep_refused(self) -> None:
         """Those that are refused now but weren't before stay as published; a group with another ID has new members."""
@@ -257,10 +279,7 @@ class _Work:
         )
 
     def _removed(self, name: str, uid: int) -> Account:
-        known = self.published.accounts.get(name)
-        known = known if known and known.uid == uid else Account(name, uid)
-        gid = known.gid if known.gid is not None else self.gids[name].id if name in self.gids else uid
-        return replace(known, gid=gid, groups=(), shell=NO_LOGIN, keys=())
+        return former(name, uid, Ledger(groups=self.gids), self.published)
 
     def _with_members(self) -> tuple[Group, ...]:
         """The groups with all their members, whichever side names the other."""
@@ -278,6 +297,21 @@ class _Work:
             self.refusals.append(Refusal(name[:64], source, why, is_group=True))
         found = (replace(group, members=tuple(sorted(members[name]))) for name, group in self.groups.items())
         return tuple(sorted(found, key=lambda each: (each.gid, each.name)))
+
+
+def former(name: str, uid: int, ledger: Ledger, published: Published) -> Account:
+    """A user who may not log in: a name for files and jobs, and nothing else about the person."""
+    known = published.accounts.get(name)
+    known = known if known and known.uid == uid else Account(name, uid)
+    gid = known.gid if known.gid is not None else ledger.groups[name].id if name in ledger.groups else uid
+    return Account(name, uid, gid, shell=NO_LOGIN, home=known.home)
+
+
+def _restore(name: str, entries: dict[str, Entry], saved: Mapping[str, Entry]) -> None:
+    if name in saved:
+        entries[name] = saved[name]
+    else:
+        del entries[name]
 
 
 def _by_id(accounts: Iterable[Account]) -> tuple[Account, ...]:

@@ -39,7 +39,10 @@ def unreadable(error: Exception, ledger: str) -> Finding:
 def finding(merged: Merged, too_large: str, ledger: str) -> Finding:
     """The condition. Of several problems, the one that concerns most users comes first."""
     if too_large:
-        words = f"{too_large}: list fewer users, until then all of them stay as they are"
+        words = (
+            f"{too_large}: list fewer, or delete the lines of former ones from ConfigMap {ledger} once nothing of "
+            "theirs is left; until then nobody is added or changed, and who leaves is removed"
+        )
         return Finding(TYPE, "False", "TooManyUsers", words)
     problems = [
         f"{each.source} can't be used{f' since {each.since}' if each.since else ''}, and its users stay as they were: "

@@ -104,3 +104,9 @@ def test_a_release_names_the_image_of_every_component_and_the_operators_pod_read
 def test_an_image_variable_of_a_name_with_a_hyphen_is_read_back() -> None:
     images = Images({"two-words": "a"})
     assert Images.from_env({each["name"]: each["value"] for each in images.to_env()}) == images
+
+
+@pytest.mark.parametrize("component", CONTROL_PLANE, ids=lambda each: each.name)
+def test_a_component_says_whether_its_pods_have_the_keys_of_users(component: Component) -> None:
+    spec = made(component)["Deployment"]["spec"]["template"]["spec"]
+    assert component.mounts_user_keys is ("user-keys" in {volume["name"] for volume in spec["volumes"]})

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from seltzer.build import users as build
 from seltzer.plan.users import ledger as ledgers
-from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, Account, Group, Published, Refusal, Source
+from seltzer.plan.users.accounts import BUILT_IN, BUILT_IN_USER, NO_LOGIN, Account, Group, Published, Refusal, Source
 from seltzer.plan.users.ledger import Entry, Ledger
-from seltzer.plan.users.merge import NO_LOGIN, Merged, merge
+from seltzer.plan.users.merge import Merged, merge
 
 ALICE, BOB = Account("alice", 2001, keys=("ssh-ed25519 A",)), Account("bob", 2002, keys=("ssh-ed25519 B",))
 TEAM = Group("team", 3001)
@@ -30,7 +30,7 @@ def published(merged: Merged) -> Published:
     """What the next merge finds: the files of this one, written and read."""
     files = build.render(merged)
     keys = {name: text for part in files.keys for name, text in part.items()}
-    return build.parse(files.passwd, files.group, keys)
+    return build.parse(files.passwd, files.group, keys, files.removed)
 
 
 def then(before: Merged, *sources: Source) -> Merged:
@@ -266,15 +266,63 @@ def test_the_built_in_user_leaves_no_trace() -> None:
     assert "uid 1000 belongs to alice" in refused(back)["user"]
 
 
+ADA, EVA = Account("ada", 2003, gid=2005), Account("eva", 2004, gid=2005)
+EVE = Account("eve", 2005)
+
+
+def gids(merged: Merged) -> dict[str, int | None]:
+    return {each.name: each.gid for each in merged.accounts}
+
+
+def test_a_private_group_is_not_that_of_others_whose_group_the_filter_hides() -> None:
+    merged = first(inline(EVE), directory(ADA, EVA))
+    assert gids(merged) == {"ada": 2005, "eva": 2005}
+    assert "gid 2005 of the own group is the primary gid of ada and 1 more" in refused(merged)["eve"]
+    assert "give eve a gid" in refused(merged)["eve"]
+    assert "eve" not in merged.ledger.users and "eve" not in merged.ledger.groups
+    with_gid = then(merged, inline(replace(EVE, gid=3001), groups=(TEAM,)), directory(ADA, EVA))
+    assert gids(with_gid) == {"ada": 2005, "eva": 2005, "eve": 3001}
+
+
+def test_whoever_has_the_gid_first_keeps_it() -> None:
+    owner = then(first(inline(EVE)), inline(EVE), directory(ADA, BOB))
+    assert gids(owner) == {"eve": 2005, "bob": 2002}
+    assert "gid 2005 is the own group of eve" in refused(owner)["ada"]
+    assert gids(then(owner, inline(EVE), directory(ADA, BOB))) == gids(owner)
+    others = then(first(directory(ADA, BOB)), inline(EVE), directory(ADA, BOB))
+    assert gids(others) == {"ada": 2005, "bob": 2002}
+
+
+def test_the_private_group_of_a_removed_user_and_the_gid_of_one_stay_theirs() -> None:
+    removed = then(first(inline(EVE)), inline())
+    assert gids(then(removed, inline(), directory(ADA, BOB))) == {"bob": 2002}
+    removed = then(first(directory(ADA, BOB)), directory(BOB))
+    assert gids(then(removed, inline(EVE), directory(BOB))) == {"bob": 2002}
+
+
+def test_a_group_that_a_source_lists_may_be_shared() -> None:
+    eve = Group("eve", 2005)
+    assert gids(first(inline(EVE), directory(ADA, groups=(eve,)))) == {"ada": 2005, "eve": 2005}
+    assert gids(first(directory(replace(EVE, gid=2005), ADA, groups=(eve,)))) == {"ada": 2005, "eve": 2005}
+
+
+def test_while_a_directory_fails_nobody_new_gets_its_groups() -> None:
+    eve = Group("eve", 2005)
+    before = first(directory(replace(EVE, gid=2005), groups=(eve,)))
+    merged = then(before, inline(replace(ADA, name="ida")), directory(error="it is down"))
+    assert gids(merged) == {"eve": 2005}
+
+
 # --- whatever the sources do ------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["ada", "ben", "cy", "root", "Bad", "ada.b"])
 IDS = st.sampled_from([2001, 2002, 2003, 999, 3001])
+GIDS = st.none() | st.sampled_from([3001, 3002, 2002])
 ACCOUNTS = st.builds(
     Account,
     NAMES,
     IDS,
-    gid=st.none() | st.sampled_from([3001, 3002]),
+    gid=GIDS,
     groups=st.lists(st.sampled_from(["team", "lab"]), max_size=2, unique=True).map(tuple),
     keys=st.lists(st.sampled_from(["k1", "k2"]), max_size=2, unique=True).map(tuple),
 )
@@ -311,6 +359,8 @@ def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, So
     owners: dict[int, str] = {}
     ids: dict[str, int] = {}
     gids: dict[int, str] = {}
+    # The groups that were listed: those whom that let in stay.
+    shared: set[str] = set()
     ledger, files = Ledger(), Published()
     for one, other, both in steps:
         merged = merge((one, other) if both else (one,), ledger, files)
@@ -319,6 +369,12 @@ def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, So
             assert ids.setdefault(account.name, account.uid) == account.uid
         for group in merged.groups:
             assert gids.setdefault(group.gid, group.name) == group.name
+        for account in merged.accounts:
+            owner = gids.get(account.gid or 0)
+            listed = {group.name for source in (one, other)[: 1 + both] for group in source.groups}
+            private = owner in ids and ids[owner] == account.gid and owner not in listed | shared
+            assert not private or owner == account.name, "a private group has somebody else in it"
+        shared |= {group.name for source in (one, other)[: 1 + both] if not source.error for group in source.groups}
         # Nobody who was ever accepted loses the name of their files.
         assert {each.name for each in (*merged.accounts, *merged.removed)} == set(ids)
         ledger, files = ledgers.parse(ledgers.text(merged.ledger)), published(merged)

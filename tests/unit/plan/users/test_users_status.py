@@ -74,6 +74,8 @@ def test_a_source_that_fails_says_since_when() -> None:
 
 
 def test_what_does_not_fit_and_what_cannot_be_read_say_so() -> None:
-    assert users_status.finding(first(inline(ALICE)), "too large", "demo-uids").reason == "TooManyUsers"
+    found = users_status.finding(first(inline(ALICE)), "too large", "demo-uids")
+    assert found.reason == "TooManyUsers"
+    assert "until then nobody is added or changed, and who leaves is removed" in found.message
     found = users_status.unreadable(LedgerError("line 3"), "demo-uids")
     assert (found.reason, "ConfigMap demo-uids: line 3" in found.message) == ("LedgerUnreadable", True)
