@@ -8,7 +8,7 @@ from seltzer.wire import annotations as wire
 
 def test_all_of_them_are_ours_and_none_is_there_twice() -> None:
     found = [value for name, value in vars(wire).items() if name.isupper() and name != "PREFIX"]
-    assert len(found) == len(set(found)) == 14
+    assert len(found) == len(set(found)) == 15
     assert all(each.startswith(wire.PREFIX) for each in found)
 
 
