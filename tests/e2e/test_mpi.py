@@ -87,6 +87,7 @@ def test_ranks_that_a_batch_job_starts_are_one_world_also_with_a_node_that_was_r
     until("cpu-1 is another pod", is_replaced)
     until("cpu-1 is idle", lambda: cluster.slurm_nodes().get("cpu-1", "").startswith("IDLE+DYNAMIC"))
     assert lines(cluster, "srun --mpi=pmi2 /tmp/hello") == WORLD  # also brings the program to the new node
+    assert ranks(batch(cluster, "srun --mpi=pmi2 /tmp/hello")) == WORLD
     assert ranks(batch(cluster, "mpiexec.mpich /tmp/hello")) == WORLD
     assert ranks(batch(cluster, f"mpirun {MPI4PY}")) == WORLD
 
@@ -109,6 +110,16 @@ def test_shared_memory_is_half_of_the_nodes_memory_and_sticky(cluster: Cluster) 
     # Two ranks of one node.
     script = "srun --nodes=1 --ntasks=2 --overcommit --mpi=pmi2 /tmp/hello"
     assert lines(cluster, script) == ["0 of 2 sum 1", "1 of 2 sum 1"]
+
+
+# cgroup v2, or v1.
+USED = "cat /sys/fs/cgroup/memory.current /sys/fs/cgroup/memory/memory.usage_in_bytes 2>/dev/null | head -n 1"
+
+
+def test_what_is_in_shared_memory_counts_as_memory_of_the_node(cluster: Cluster) -> None:
+    script = f"{USED}; head -c 100M /dev/zero >/dev/shm/counts; {USED}; rm /dev/shm/counts"
+    before, after = map(int, cluster.login("srun", "--nodes=1", "sh", "-c", script).split())
+    assert after - before > 90 << 20
 
 
 # As torchrun does it: all know the first node's short name, and rank 0 publishes its own full name there.
