@@ -83,7 +83,9 @@ class _Work:
     def source(self, source: Source) -> None:
         """Take what a source lists, or what it last listed."""
         self.sources.add(source.name)
-        before, groups_before = self._last_of(source.name), self._last_groups_of(source.name)
+        before = self._last_of(source.name)
+        # Without those that another source lists now: their members are up to that source from the next pass on.
+        groups_before = [each for each in self._last_groups_of(source.name) if each.name not in self.groups]
         # A source may list groups only. All of its users may have moved to another source, so groups count as well.
         missed = any(each.name not in self.accounts for each in before)
         lost = not source.accounts and (missed or bool(groups_before and not source.groups))

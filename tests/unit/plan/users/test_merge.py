@@ -353,6 +353,18 @@ def test_a_directory_that_lists_nothing_keeps_its_groups_when_its_last_user_has_
     assert (published(again), again.ledger, again.failures) == (published(merged), merged.ledger, merged.failures)
 
 
+@pytest.mark.parametrize("error", ["", "it is down"])
+def test_a_group_that_has_moved_to_the_spec_has_only_the_members_that_the_spec_lists(error: str) -> None:
+    team = Group("team", 3001)
+    before = first(inline(Account("ada", 2002, groups=("team",))), Source("ldap", (), (team,)))
+    assert published(before).groups["team"].members == ("ada",)
+    sources = (Source("inline", (Account("ada", 2002),), (team,), explicit=True), Source("ldap", error=error))
+    merged = merge(sources, before.ledger, published(before))
+    again = merge(sources, merged.ledger, published(merged))
+    assert published(merged).groups["team"].members == ()
+    assert (published(again), again.ledger) == (published(merged), merged.ledger)
+
+
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
 def test_no_id_ever_moves_whatever_the_sources_list(steps: list[tuple[Source, Source, bool]]) -> None:
