@@ -59,17 +59,18 @@ find_nvidia() {
 
 # MIG instances have no device file of their own, and Slurm wants different files: links to their GPU's.
 find_mig() {
-    local id file number=0 model profile=mig
-    [[ $SELTZER_GPU_RESOURCE == */mig-* ]] && profile=${SELTZER_GPU_RESOURCE#*/mig-}
+    local folder id file number=0 model='' profile
     for file in /dev/nvidia[0-9]*; do opens "$file" && break; done
     [[ -c $file ]] || return
     for folder in "$DRIVER"/*/; do
         [[ /dev/nvidia$(value 'Device Minor' "$folder/information") == "$file" ]] && model=$(value Model "$folder/information")
     done
+    profile=${model:+${model}_}mig
+    [[ $SELTZER_GPU_RESOURCE == */mig-* ]] && profile=${model:-mig}_${SELTZER_GPU_RESOURCE#*/mig-}
     flags+=,env_uuid
     while read -r id; do
         ln -sfn "$file" "$OURS/mig$number"
-        add "$OURS/mig$number" "$(type_of "${model:+${model}_}$profile")" "$id"
+        add "$OURS/mig$number" "$(type_of "$profile")" "$id"
         number=$((number + 1))
     done < <(mig_ids)
 }
