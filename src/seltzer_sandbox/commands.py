@@ -24,6 +24,7 @@ from seltzer_sandbox.run.processes import Registry
 
 DEFAULT_NODES = 3
 LOAD_DEADLINE = 300.0
+NVIDIA = Path("/dev/nvidia0")
 _MOST_GPUS = 16
 MPI_IMAGES = ("slurmd-mpi", "login-mpi")
 _PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount", "buildah")
@@ -103,7 +104,7 @@ def _build(progress: Progress) -> tuple[Path, Path]:
 
 def _check_gpus(gpus: str) -> None:
     if gpus == components.REAL_GPUS:
-        if not Path("/dev/nvidia0").exists():
+        if not NVIDIA.exists():
             raise SeltzerError("this machine has no /dev/nvidia0; give a number of GPUs to pretend")
     elif gpus and not (gpus.isascii() and gpus.isdigit() and 1 <= int(gpus) <= _MOST_GPUS):
         raise SeltzerError(f"--gpus takes a number from 1 to {_MOST_GPUS}, or 'real', not {gpus!r}")

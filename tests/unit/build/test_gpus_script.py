@@ -31,6 +31,16 @@ class Pod:
         (self.folder / "slurmd").write_text(text)
         (self.folder / "slurmd").chmod(0o755)
 
+    def scontrol(self, state: str) -> None:
+        """A scontrol that shows the node in this state, and notes what it is told, line by line."""
+        program = self.folder / "scontrol"
+        program.write_text(f'#!/bin/sh\necho "$@" >>{self.folder}/told\necho "NodeName=gpu-0 State={state} X=1"\n')
+        program.chmod(0o755)
+
+    @property
+    def told(self) -> list[str]:
+        return (self.folder / "told").read_text().splitlines()
+
     def device(self, *names: str) -> None:
         for name in names:
             (self.folder / "dev" / name).symlink_to("/dev/null")
@@ -42,15 +52,20 @@ class Pod:
             bus.mkdir()
             (bus / "information").write_text(INFORMATION.format(model=model, minor=minor))
 
-    def start(self, resource: str = "nvidia.com/gpu", count: int | None = None, **env: str) -> tuple[str, list[str]]:
-        """The arguments that slurmd gets after --conf, and the lines of its fake_gpus.conf."""
+    def start(
+        self, resource: str = "nvidia.com/gpu", count: int | None = None, meanwhile: str = "true", **env: str
+    ) -> tuple[str, list[str]]:
+        """The arguments that slurmd gets after --conf, and the lines of its fake_gpus.conf.
+
+        `meanwhile` is what happens while slurmd runs.
+        """
         script = SCRIPT
         places = {"/dev/nvidia": "dev/nvidia", "/dev/dri": "dev/dri", "/run/seltzer": "run"}
         places |= {"/var/spool/slurmd/conf-cache": "cache", "/usr/sbin/slurmd": "slurmd", "/sys/class/drm": "sys"}
         for path, ours in places.items():
             script = script.replace(path, str(self.folder / ours))
         given = {
-            "PATH": os.environ["PATH"],
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
             "CACHE": str(self.folder / "cache"),
             "SELTZER_NVIDIA": str(self.folder / "gpus"),
             "SELTZER_GPU_RESOURCE": resource,
@@ -68,7 +83,7 @@ class Pod:
             "seltzer",
             "sh",
             "-c",
-            'echo "last: $*"',
+            f'echo "last: $*"; {meanwhile}',
             "sh",
             "--conf",
             "CPUs=1 Feature=a",
@@ -224,3 +239,34 @@ def test_a_task_without_gpus_of_its_own_sees_none(
         ["sh", "-c", HIDE.replace("/run/seltzer", str(tmp_path))], env=env, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, said)
+
+
+# Waits until scontrol was told so many lines with a word.
+TOLD = "until [ $(grep -c {word} told 2>/dev/null || true) -ge {times} ] 2>/dev/null; do sleep 0.02; done"
+
+
+def test_a_gpu_that_fails_twice_in_a_row_drains_the_node(here: Pod) -> None:
+    here.device("nvidia0", "nvidia1")
+    here.scontrol("IDLE+DYNAMIC_NORM")
+    fails = f"cd {here.folder}; rm dev/nvidia1; {TOLD.format(word='update', times=1)}"
+    here.start(count=2, meanwhile=fails, SELTZER_GPU_CHECK="0.01")
+    (update, *_) = [line for line in here.told if line.startswith("update")]
+    assert update == f"update NodeName=gpu-0 State=DRAIN Reason=GPU check: {here.folder}/dev/nvidia1 can't be opened"
+
+
+def test_a_drain_that_is_there_stays_as_it_is(here: Pod) -> None:
+    here.device("nvidia0")
+    here.scontrol("MIXED+DRAIN+DYNAMIC_NORM")
+    fails = f"cd {here.folder}; rm dev/nvidia0; {TOLD.format(word='show', times=3)}"
+    here.start(count=1, meanwhile=fails, SELTZER_GPU_CHECK="0.01")
+    assert not [line for line in here.told if line.startswith("update")]
+
+
+def test_a_driver_that_does_not_answer_drains_the_node(here: Pod) -> None:
+    here.device("nvidia0")
+    here.scontrol("IDLE+DYNAMIC_NORM")
+    driver = here.folder / "nvidia-smi"
+    driver.write_text("#!/bin/sh\nexit 15\n")
+    driver.chmod(0o755)
+    here.start(count=1, meanwhile=f"cd {here.folder}; {TOLD.format(word='update', times=1)}", SELTZER_GPU_CHECK="0.01")
+    assert "update NodeName=gpu-0 State=DRAIN Reason=GPU check: nvidia-smi -L fails" in here.told
