@@ -114,7 +114,7 @@ write_gpus() {
         for other in "${!files[@]}"; do links+=,$([[ $other == "$number" ]] && echo -1 || echo 0); done
         echo "${types[number]:-(null)}|1|(null)|${links#,}|${files[number]}|${ids[number]}|$flags"
     done >"$CACHE/fake_gpus.conf"
-    echo "$variable" >"$OURS/gpus"
+    ((${#files[@]} == 0)) || echo "$variable" >"$OURS/gpus"
 }
 
 # The node's GPUs for Slurm: all that it was promised, so that Slurm takes no jobs for a node that has fewer.

@@ -128,6 +128,7 @@ def test_gpus_are_in_the_order_of_their_addresses_as_cuda_counts_them(here: Pod)
 def test_a_pod_without_a_gpu_on_a_machine_with_gpus_is_an_ordinary_node(here: Pod) -> None:
     here.machine("NVIDIA H200")
     assert here.start(resource="") == ("CPUs=1 Feature=a", [])
+    assert not (here.folder / "run" / "gpus").exists(), "its tasks keep their variables"
 
 
 def test_a_pod_with_fewer_gpus_registers_with_those_it_was_promised(here: Pod) -> None:
