@@ -99,7 +99,16 @@ def inside(cluster: Cluster, code: str, *options: str) -> str:
     settings = f"PYTHONHOME={below(found['home'])},PYTHONPATH={below(*found['path'])}"
     start = (below(LOADER), "--library-path", below(*found["folders"]), below(found["program"]))
     # A comma separates variables, and none of these paths has one.
-    return cluster.login("srun", f"--export=ALL,{settings}", *options, *start, "-c", code)
+    return cluster.login("srun", f"--export=ALL,{settings}", *options, *start, "-c", code, user=user())
+
+
+def user() -> str:
+    """Who may read that Python: root, if it is below a folder that is closed for others."""
+    found = python()
+    for each in (found["program"], *found["path"]):
+        if not all(folder.stat().st_mode & 0o001 for folder in Path(each).parents if folder.exists()):
+            return "root"
+    return "user"
 
 
 def test_the_node_has_the_gpu_that_the_driver_names(cluster: Cluster) -> None:
