@@ -159,21 +159,22 @@ await_configuration() {
     done
 }
 
-# What is wrong with the GPUs; nothing if nothing is.
+# What is wrong with the GPUs; nothing if nothing is. $1: the driver's own program is asked too.
 complaint() {
     local file
     for file in "${files[@]}"; do
         opens "$file" || { echo "GPU check: $file can't be opened" && return; }
     done
-    [[ $variable != CUDA_VISIBLE_DEVICES ]] || ! command -v nvidia-smi >/dev/null || ends_well nvidia-smi -L ||
-        echo "GPU check: nvidia-smi -L fails"
+    [[ ! $1 ]] || ends_well nvidia-smi -L || echo "GPU check: nvidia-smi -L fails"
 }
 
 # Drains the node when a GPU fails twice in a row. A drain that is there stays as it is.
 watch_gpus() {
-    local before='' now
+    local before='' now driver=''
+    # One that never worked says nothing about the GPUs: its library may not be in the container.
+    command -v nvidia-smi >/dev/null && ends_well nvidia-smi -L && driver=1
     while sleep "$EVERY"; do
-        now=$(complaint)
+        now=$(complaint "$driver")
         if [[ $now && $before ]] && ! timeout 20 scontrol --oneliner show node "$POD_NAME" | grep -qE 'State=[^ ]*DRAIN'; then
             echo "seltzer: $now; the node is drained"
             timeout 20 scontrol update "NodeName=$POD_NAME" State=DRAIN "Reason=$now"

@@ -267,7 +267,20 @@ def test_a_driver_that_does_not_answer_drains_the_node(here: Pod) -> None:
     here.device("nvidia0")
     here.scontrol("IDLE+DYNAMIC_NORM")
     driver = here.folder / "nvidia-smi"
-    driver.write_text("#!/bin/sh\nexit 15\n")
+    driver.write_text(f"#!/bin/sh\n[ ! -e {here.folder}/broken ] || exit 15; echo >>{here.folder}/asked\n")
     driver.chmod(0o755)
-    here.start(count=1, meanwhile=f"cd {here.folder}; {TOLD.format(word='update', times=1)}", SELTZER_GPU_CHECK="0.01")
+    fails = f"cd {here.folder}; until [ -e asked ]; do sleep 0.02; done; touch broken; "
+    here.start(count=1, meanwhile=fails + TOLD.format(word="update", times=1), SELTZER_GPU_CHECK="0.01")
     assert "update NodeName=gpu-0 State=DRAIN Reason=GPU check: nvidia-smi -L fails" in here.told
+
+
+def test_a_driver_that_never_answered_says_nothing_about_the_gpus(here: Pod) -> None:
+    """Its library may not be in the container."""
+    here.device("nvidia0", "nvidia1")
+    here.scontrol("IDLE+DYNAMIC_NORM")
+    driver = here.folder / "nvidia-smi"
+    driver.write_text("#!/bin/sh\nexit 12\n")
+    driver.chmod(0o755)
+    fails = f"cd {here.folder}; rm dev/nvidia1; {TOLD.format(word='update', times=1)}"
+    here.start(count=2, meanwhile=fails, SELTZER_GPU_CHECK="0.01")
+    assert not [line for line in here.told if "nvidia-smi" in line]
