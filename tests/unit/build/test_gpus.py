@@ -129,7 +129,6 @@ def test_slurm_knows_gpus_where_a_nodeset_has_some(spec: dict[str, Any], types: 
     assert setting(found, "GresTypes") == types
     assert ("gres.conf" in found.files) == (gpus.TASK_PROLOG in found.files) == (types is not None)
     assert setting(found, "TaskProlog") == (gpus.TASK_PROLOG if types else None)
-    assert found.trusted, "it has nothing from the user"
 
 
 def test_the_configuration_of_a_cluster_without_gpus_stays_as_it_is() -> None:
