@@ -30,10 +30,10 @@ value() {
     sed -n "s/^$1:[[:space:]]*//p" "$2" 2>/dev/null | head -n 1
 }
 
-# As Slurm itself names GPUs: NVIDIA H200 is nvidia_h200.
+# The user's name, or the driver's as Slurm itself writes it: NVIDIA H200 is nvidia_h200.
 type_of() {
-    local name=${SELTZER_GPU_TYPE:-$1}
-    printf %s "${name,,}" | sed 's/[[:space:]]\+/_/g; s/[^-a-z0-9_.]//g'
+    [[ $SELTZER_GPU_TYPE ]] && printf %s "$SELTZER_GPU_TYPE" && return
+    printf %s "${1,,}" | sed 's/[[:space:]]\+/_/g; s/[^-a-z0-9_.]//g'
 }
 
 add() {

@@ -177,7 +177,7 @@ def test_gpus_that_the_driver_says_nothing_of_have_no_type(here: Pod) -> None:
     conf, gpus = here.start(count=2)
     assert conf.endswith("Gres=gpu:2")
     assert gpus[0].startswith("(null)|1|")
-    assert here.start(count=2, SELTZER_GPU_TYPE="H200")[0].endswith("Gres=gpu:h200:2")
+    assert here.start(count=2, SELTZER_GPU_TYPE="H200")[0].endswith("Gres=gpu:H200:2")
 
 
 def test_shards_are_those_of_all_gpus(here: Pod) -> None:
