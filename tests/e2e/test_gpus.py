@@ -142,10 +142,13 @@ def test_a_node_with_fewer_gpus_than_its_limits_say_takes_no_jobs_and_says_why(
     (slurmd,) = cluster.get("pod/less-0")["status"]["containerStatuses"]
     assert slurmd["restartCount"] == 0, "it doesn't crash"
     assert "seltzer: 0 of 1 GPUs: none" in cluster.kubectl("logs", "less-0").stdout
-    # A new pod gets its GPU.
-    cluster.kubectl("delete", "pod", "less-0", "--wait=false")
+    # A new pod gets its GPU, and a person resumes the node.
+    cluster.kubectl("delete", "pod", "less-0")
+    until("Slurm accepts the node", lambda: "INVALID_REG" not in cluster.slurm_nodes()["less-0"])
+    until("the NodeSet says how", lambda: "seltzer resume" in ready(cluster, "less")["message"])
+    cluster.seltzer("resume", "less-0")
     cluster.wait("nodeset/less", "Ready")
-    assert srun(cluster, "less", "--gres=gpu:1", VISIBLE) == ["cuda=0 rocr= shards="]
+    assert srun(cluster, "less", "--gres=gpu:nvidia_sandbox:1", VISIBLE) == ["cuda=0 rocr= shards="]
     cluster.kubectl("delete", "nodeset", "less", "--wait=false")
 
 
@@ -165,7 +168,10 @@ def test_a_gpu_that_fails_later_drains_its_node(cluster: Cluster) -> None:
     until("gpu-1 is drained", lambda: "DRAIN" in cluster.slurm_nodes()["gpu-1"])
     assert reason(cluster, "gpu-1") == f"GPU check: {gone} can't be opened"
     until("the NodeSet says why", lambda: "GPU check" in ready(cluster, "gpu")["message"])
-    cluster.kubectl("delete", "pod", "gpu-1", "--wait=false")
-    cluster.wait("nodeset/gpu", "Ready", "False")
+    cluster.kubectl("delete", "pod", "gpu-1")
+    there = ("wait", "--for=condition=Ready", "pod/gpu-1", "--timeout=1s")
+    until("gpu-1 is back", lambda: cluster.kubectl(*there, check=False).code == 0)
+    assert "DRAIN" in cluster.slurm_nodes()["gpu-1"], "a person decides that it is well"
+    cluster.seltzer("resume", "gpu-1")
     cluster.wait("nodeset/gpu", "Ready")
     assert cluster.slurm_nodes()["gpu-1"].startswith("IDLE+DYNAMIC")

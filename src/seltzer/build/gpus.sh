@@ -36,6 +36,11 @@ type_of() {
     printf %s "${1,,}" | sed 's/[[:space:]]\+/_/g; s/[^-a-z0-9_.]//g'
 }
 
+machine_type() {
+    local folder
+    for folder in "$DRIVER"/*/; do type_of "$(value Model "$folder/information")" && return; done
+}
+
 add() {
     files+=("$1") types+=("$2") ids+=("$3")
 }
@@ -122,6 +127,8 @@ gres() {
     local promised=${SELTZER_GPU_COUNT:-${#files[@]}} number=0 kind found=
     declare -A counts=()
     ((promised)) || return
+    # Slurm keeps the type of a record: that of the machine, where the pod has none of its GPUs.
+    [[ ${#files[@]} -gt 0 || $SELTZER_GPU_RESOURCE != nvidia.com/gpu ]] || types=("$(machine_type)")
     for kind in "${types[@]}"; do
         [[ $kind ]] || { counts=() && break; }
         counts[$kind]=$((${counts[$kind]:-0} + 1))

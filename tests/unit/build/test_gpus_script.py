@@ -146,6 +146,14 @@ def test_a_pod_with_no_gpu_at_all_says_so_too(here: Pod) -> None:
     assert "seltzer: 0 of 2 GPUs: none" in here.said
 
 
+def test_a_pod_with_no_gpu_at_all_has_the_type_of_the_machine(here: Pod) -> None:
+    """Its record keeps the type when another pod has its name."""
+    here.machine("NVIDIA H200", "NVIDIA H200")
+    conf, gpus = here.start(count=2)
+    assert conf.endswith("Gres=gpu:nvidia_h200:2") and not gpus
+    assert here.start(count=2, SELTZER_GPU_TYPE="H200")[0].endswith("Gres=gpu:H200:2")
+
+
 def test_of_more_devices_than_promised_the_pod_gets_its_own(here: Pod) -> None:
     """A privileged container has all devices of the machine."""
     here.machine("NVIDIA H200", "NVIDIA H200", "NVIDIA H200")

@@ -120,7 +120,7 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
         reason = nodes[refused[0]].reason or "no reason given"
         parts.append(
             f"Slurm refuses {_fold(refused)} ({reason}): the pod hasn't what it was promised; 'kubectl logs "
-            f"{refused[0]}' says what it has, and a new pod is made when it is deleted"
+            f"{refused[0]}' says what it has; delete the pod for another try, then resume the node"
         )
     if drained:
         reason = nodes[drained[0]].reason or "no reason given"
