@@ -21,6 +21,9 @@ from seltzer_sandbox.run.layout import Layout
 # Runs side by side need a sandbox each, and so do the workers of one run.
 NAME = "-".join(filter(None, (os.environ.get("SELTZER_TEST_SANDBOX", "e2e"), side_by_side.worker())))
 
+# Each machine pretends to have so many.
+GPUS = 4
+
 # No test depends on how fast the machine is, those that Hypothesis drives included.
 _usual = settings.get_profile("ci" if os.environ.get("CI") else "default")
 settings.register_profile("seltzer", _usual, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,7 +57,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def sandbox() -> Iterator[Sandbox]:
     side_by_side.check_room()
     seltzer("sandbox", "down", "--name", NAME)  # what a run that was killed has left may be made of old images
-    succeed("sandbox", "up", "--name", NAME)
+    succeed("sandbox", "up", "--name", NAME, "--gpus", str(GPUS))
     sandbox = Sandbox(NAME)
     yield sandbox
     try:

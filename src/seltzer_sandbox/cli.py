@@ -41,6 +41,10 @@ def up(
     name: Name = layout.DEFAULT_NAME,
     nodes: Annotated[int | None, Parameter(help="How many worker nodes; 3 for a new sandbox.")] = None,
     port: Annotated[int | None, Parameter(help="The API server's port on 127.0.0.1; a free one by default.")] = None,
+    gpus: Annotated[
+        str | None,
+        Parameter(help="How many GPUs each node pretends to have; `real`: n1 has the NVIDIA GPUs of this machine."),
+    ] = None,
     output: OutputFlag = Output.text,
 ) -> None:
     """Bring a sandbox up, or repair the one that runs.
@@ -49,7 +53,7 @@ def up(
     again whenever something looks broken.
     """
     with Progress() as progress:
-        status = commands.up(progress, name, nodes, port)
+        status = commands.up(progress, name, nodes, port, gpus)
     _show(status, output)
 
 

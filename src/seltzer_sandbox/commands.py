@@ -16,7 +16,7 @@ from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer_sandbox import shell
 from seltzer_sandbox.build import gobuild, images, template
-from seltzer_sandbox.run import cluster, faults, layout, network
+from seltzer_sandbox.run import cluster, components, faults, layout, network
 from seltzer_sandbox.run.apiserver import node_conditions
 from seltzer_sandbox.run.cluster import Sandbox
 from seltzer_sandbox.run.layout import Layout, Spec
@@ -24,6 +24,8 @@ from seltzer_sandbox.run.processes import Registry
 
 DEFAULT_NODES = 3
 LOAD_DEADLINE = 300.0
+NVIDIA = Path("/dev/nvidia0")
+_MOST_GPUS = 16
 MPI_IMAGES = ("slurmd-mpi", "login-mpi")
 _PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount", "buildah")
 
@@ -52,25 +54,29 @@ class Status:
     nodes: list[NodeStatus]
 
 
-def up(progress: Progress, name: str, nodes: int | None, port: int | None) -> Status:
-    """Bring a sandbox up, or repair it. Without `nodes` an existing sandbox keeps its size."""
+def up(progress: Progress, name: str, nodes: int | None, port: int | None, gpus: str | None = None) -> Status:
+    """Bring a sandbox up, or repair it. Without `nodes` an existing sandbox keeps its size, without `gpus` its GPUs."""
     _check_machine()
     here = Layout(name)
     if nodes is not None and not 1 <= nodes <= network.MOST_NODES:
         raise SeltzerError(f"a sandbox has 1 to {network.MOST_NODES} nodes, not {nodes}")
     if port is not None and not 1 <= port <= 65535:
         raise SeltzerError(f"{port} is no port; choose one from 1 to 65535")
+    if gpus is not None:
+        _check_gpus(gpus)
     with here.lock():
         spec = here.read()
         if spec and nodes and nodes < spec.nodes:
             raise SeltzerError(f"sandbox {name!r} has {spec.nodes} nodes and can't shrink; take it down first")
         if spec is None or Sandbox(here, spec).registry.get("hub") is None:
             with paths.alone("sandboxes", progress.note):
-                spec = _prepare(progress, here, spec, nodes, port)
+                spec = _prepare(progress, here, spec, nodes, port, gpus)
         elif not Path(spec.binaries).exists():
             raise SeltzerError(f"the programs of sandbox {name!r} were deleted from the cache; take it down first")
         else:
             _refuse_port_change(name, spec, port)
+            if gpus not in (None, spec.gpus):
+                raise SeltzerError(f"sandbox {name!r} is up with other GPUs; take it down before you change them")
             if _is_behind(spec):
                 progress.note(
                     f"programs or images have changed since sandbox {name!r} started; 'down' and 'up' renews it"
@@ -96,7 +102,17 @@ def _build(progress: Progress) -> tuple[Path, Path]:
     return binaries, template.make(progress, binaries, images.archive(progress, binaries))
 
 
-def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | None, port: int | None) -> Spec:
+def _check_gpus(gpus: str) -> None:
+    if gpus == components.REAL_GPUS:
+        if not NVIDIA.exists():
+            raise SeltzerError("this machine has no /dev/nvidia0; give a number of GPUs to pretend")
+    elif gpus and not (gpus.isascii() and gpus.isdigit() and 1 <= int(gpus) <= _MOST_GPUS):
+        raise SeltzerError(f"--gpus takes a number from 1 to {_MOST_GPUS}, or 'real', not {gpus!r}")
+
+
+def _prepare(
+    progress: Progress, here: Layout, old: Spec | None, nodes: int | None, port: int | None, gpus: str | None
+) -> Spec:
     """Prepare everything that a sandbox starts from: programs, images, folders, a free port."""
     if port is not None:
         network.listen(port).close()
@@ -108,7 +124,8 @@ def _prepare(progress: Progress, here: Layout, old: Spec | None, nodes: int | No
         # The nodes' containerd roots link to a template that is gone: start from the new one.
         for number in range(1, old.nodes + 1):
             shutil.rmtree(here.node(number), ignore_errors=True)
-    spec = Spec(nodes or (old.nodes if old else DEFAULT_NODES), chosen, str(binaries), str(filled))
+    have = gpus if gpus is not None else (old.gpus if old else "")
+    spec = Spec(nodes or (old.nodes if old else DEFAULT_NODES), chosen, str(binaries), str(filled), have)
     here.write(spec)
     _prune()
     return spec
@@ -125,7 +142,7 @@ def _prune() -> None:
 def _grow(here: Layout, spec: Spec, nodes: int) -> Spec:
     if nodes == spec.nodes:
         return spec
-    grown = Spec(nodes, spec.port, spec.binaries, spec.template)
+    grown = msgspec.structs.replace(spec, nodes=nodes)
     here.write(grown)  # healing gives the old nodes their routes to the new ones
     return grown
 

@@ -205,3 +205,13 @@ class NodeCounts(Report, frozen=True, kw_only=True):
 
     other: int = 0
     """In any other state: powering up, rebooting, reserved, unknown."""
+
+
+class GpuCounts(Report, frozen=True, kw_only=True):
+    """How many GPUs Slurm knows, and how many of them jobs have."""
+
+    total: int = 0
+    """All GPUs of the nodes, as far as they have registered."""
+
+    used: int = 0
+    """Those that are allocated to jobs."""

@@ -3,7 +3,7 @@
 Every field here has an effect. These names are reserved for later, so that the shape stays the same:
 
 - `spec.autoscale`: replicas that follow the queue.
-- `spec.gres`, `spec.topology`: GPUs and topology, if they can't be detected in the pod.
+- `spec.topology`: topology, if it can't be detected in the pod.
 - `spec.health`: custom checks that drain a node.
 - `spec.network`: macvlan and ipvlan addresses.
 - `spec.update.partition`, `.order`: finer steps of a roll-out.
@@ -21,6 +21,7 @@ from .common import (
     NAME_RULE,
     Conditions,
     Duration,
+    GpuCounts,
     Image,
     Namespace,
     NodeCounts,
@@ -41,6 +42,14 @@ Feature = Annotated[
     text(
         r"^[a-zA-Z0-9_][-a-zA-Z0-9_.:+]*\Z",
         "not a feature that jobs can ask for: use letters, digits and _ . : + -",
+        63,
+    ),
+]
+GpuType = Annotated[
+    str,
+    text(
+        r"^[a-zA-Z][-a-zA-Z0-9_.]*\Z",
+        "not a type that jobs can ask for: use letters, digits and _ . - with a letter first",
         63,
     ),
 ]
@@ -81,6 +90,39 @@ class ClusterRef(Part, frozen=True, kw_only=True):
     namespace: Namespace | None = None
     """Its namespace; by default the NodeSet's own. A cluster in another namespace must allow it in its
     spec.nodeSets.namespaces."""
+
+
+class Gpus(Part, frozen=True, kw_only=True):
+    """What Slurm is told about the nodes' GPUs. They come from the pods' own limits, such as nvidia.com/gpu: 4, or from
+    resource claims in the podTemplate; Slurm knows them without a gres.conf."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.shards) || !has(self.mps) || !self.mps",
+            "jobs share GPUs in one way: remove shards, or set mps to false",
+            ".mps",
+        ),
+        Rule(
+            "!has(self.type) || self.type.lowerAscii() != 'no_consume'",
+            "no_consume means something else to Slurm: choose another type",
+            ".type",
+        ),
+    )
+
+    type: GpuType | None = None
+    """The type that jobs ask for, as in `--gres=gpu:h200:1`; by default the name that the driver gives, such as
+    nvidia_h200."""
+
+    count: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    """How many GPUs each node should have, if they come from resource claims: a node with fewer takes no jobs. Limits
+    say it themselves."""
+
+    shards: Annotated[int, Meta(ge=1, le=1024)] | None = None
+    """How many shards each GPU has, for jobs that share it with `--gres=shard`. Nothing keeps such jobs apart. All
+    NodeSets of a cluster share GPUs in the same way."""
+
+    mps: bool = False
+    """Jobs may ask for a percentage of a GPU with `--gres=mps`. NVIDIA's MPS daemon has to run in the pods."""
 
 
 class Partition(Part, frozen=True, kw_only=True):
@@ -151,10 +193,18 @@ class Update(Part, frozen=True, kw_only=True):
     """Keep the pods as they are for now; a changed template takes effect once this is false."""
 
 
+_ONE_KIND_OF_GPU = Rule(
+    "!has(self.resources) || !has(self.resources.limits) || self.resources.limits.filter(name, name in"
+    " ['nvidia.com/gpu', 'amd.com/gpu'] || name.startsWith('nvidia.com/mig-')).size() <= 1",
+    "the limits have two kinds of GPUs, and a node has one: create a NodeSet for each",
+    ".resources",
+)
+
+
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """The desired state of the pool."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (MOUNTS_RULE,)
+    rules: ClassVar[tuple[Rule, ...]] = (MOUNTS_RULE, _ONE_KIND_OF_GPU)
 
     cluster_ref: ClusterRef
     """The cluster that the nodes belong to. Immutable."""
@@ -169,6 +219,9 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     resources: Resources = Resources()
     """CPU and memory of each node. Slurm sees the limits; without limits the requests; without both, the resources of
     the Kubernetes node."""
+
+    gpus: Gpus | None = None
+    """Options for GPUs. Their number comes from resources.limits."""
 
     features: Annotated[
         tuple[Feature, ...], Meta(max_length=64, extra_json_schema={"x-kubernetes-list-type": "set"})
@@ -218,6 +271,8 @@ class NodeSetStatus(Report, frozen=True, kw_only=True):
     """The label selector of the pods, for `kubectl scale` and autoscalers."""
 
     nodes: NodeCounts = NodeCounts()
+
+    gpus: GpuCounts = GpuCounts()
 
 
 class NodeSet(Report, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import journal, names, partitions, userconf
+from . import gpus, journal, names, partitions, userconf
 from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
@@ -31,7 +31,7 @@ _CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 _CONNECTIONS = "conmgr_max_connections=16384"
 
 # Lists of flags. The user's flags are added to ours.
-_JOINED = frozenset({"debugflags", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
+_JOINED = frozenset({"debugflags", "grestypes", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
 
 # Slurm runs all of them, ours first.
 _REPEATED = frozenset({"prolog"})
@@ -92,7 +92,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     # Without a path slurmctld sends the file to the nodes: any image can be a node.
     prologs = [("Prolog", name) for name in homes]
     lines = [
-        *_settings([*identity(cluster), *_defaults(), *prologs], user.settings),
+        *_settings([*identity(cluster), *_defaults(), *gpus.settings(nodesets), *prologs], user.settings),
         *user.definitions,
         *partitions.sets(nodesets),
         # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
@@ -102,7 +102,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
     except conf.ConfError as error:
         raise ConfigRefused(f"{error}") from None
-    all_files = {**_CGROUP, **user.files, **homes, MAIN: text}
+    all_files = {**_CGROUP, **user.files, **gpus.config_files(nodesets, user.files), **homes, MAIN: text}
     size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")

@@ -14,7 +14,7 @@ from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, node_names, pods, quantity, users, volumes
+from . import clients, gpus, names, network, node_names, pods, quantity, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -150,7 +150,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
     built = pods.customised(spec, [nodeset.spec.pod_template], "slurmd", labels=labels)
     containers = [
-        _sized(container, nodeset) if container["name"] == "slurmd" else container
+        _with_gpus(_sized(container, nodeset), nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
     ]
     shared = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
@@ -204,6 +204,10 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             *(mount for _, mount in volumes.of_nodeset(nodeset, cluster)),
         ],
     }
+
+
+def _with_gpus(container: Manifest, nodeset: NodeSet) -> Manifest:
+    return gpus.wrapped(container, gpus.promised(container, nodeset.spec.gpus))
 
 
 def _sized(container: Manifest, nodeset: NodeSet) -> Manifest:

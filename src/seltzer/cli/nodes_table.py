@@ -15,7 +15,15 @@ from seltzer.view.nodes import Row, summary
 # The least width for reasons beside their nodes; with less they get lines of their own.
 _ROOM = 24
 _INDENT = "  "
-_COLUMNS = (("name", "NODE"), ("pod", "POD"), ("machine", "ON"), ("state", "STATE"), ("jobs", "JOBS"), ("free", "FREE"))
+_COLUMNS = (
+    ("name", "NODE"),
+    ("pod", "POD"),
+    ("machine", "ON"),
+    ("state", "STATE"),
+    ("gpus", "GPUS"),
+    ("jobs", "JOBS"),
+    ("free", "FREE"),
+)
 
 
 def print_rows(console: Console, found: Sequence[Row], total: int) -> None:
@@ -30,8 +38,8 @@ def print_rows(console: Console, found: Sequence[Row], total: int) -> None:
 
 def table(found: Sequence[Row], width: int) -> list[Text]:
     """Header and rows. Columns that don't fit are left out, the least important first."""
-    left_out: list[str] = []
-    for least in ("", "jobs", "pod", "machine", "free"):
+    left_out: list[str] = [] if any(each.gpus for each in found) else ["gpus"]
+    for least in ("", "jobs", "pod", "machine", "free", "gpus"):
         left_out += [least] if least else []
         columns = [column for column in _COLUMNS if column[0] not in left_out]
         lines = show.aligned([_header(columns), *(_cells(each, columns) for each in found)])

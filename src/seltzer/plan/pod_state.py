@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,8 @@ _ADVICE = {
     "Unschedulable": "add Kubernetes nodes, or ask for less",
     "VolumePending": "'kubectl get pvc' shows its claims",
 }
+# What the scheduler says where the GPUs are in use or no device plugin offers them.
+_NO_GPU = re.compile(r"Insufficient ((?:nvidia|amd)\.com/[a-z0-9.-]*[a-z0-9])")
 # The scheduler's message for a pod whose claim has no volume yet. Most claims get one within seconds.
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
@@ -121,6 +124,12 @@ def first_trouble(pods: Iterable[Pod]) -> Trouble | None:
 def _described(pod: Pod, reason: str, message: str) -> Trouble:
     words = " ".join(message.split())[:600] or reason
     advice = _ADVICE.get(reason)
+    if missing := _NO_GPU.search(words):
+        vendor = "AMD's" if missing[1].startswith("amd") else "NVIDIA's"
+        advice = (
+            f"no Kubernetes node has that many free: 'kubectl describe nodes' shows which offer {missing[1]}; if none "
+            f"does, install {vendor} device plugin, else add nodes or ask for less"
+        )
     return Trouble(reason, f"pod {pod.metadata.name}: {words}" + (f"; {advice}" if advice else ""))
 
 

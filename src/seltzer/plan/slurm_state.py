@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from seltzer.api.common import NodeCounts
+from seltzer.api.common import GpuCounts, NodeCounts
 from seltzer.slurm.models import Node
 
 # Every reason that we set begins with this. People can't use it: the command line refuses it.
@@ -96,6 +96,17 @@ def count(nodes: Iterable[Node]) -> NodeCounts:
         counts[_state(node)] += 1
         total += 1
     return NodeCounts(total=total, **counts)
+
+
+def count_gpus(nodes: Iterable[Node]) -> GpuCounts:
+    """All GPUs of the nodes, and those that jobs have."""
+    having = [node for node in nodes if node.gres]
+    return GpuCounts(total=sum(node.gpus for node in having), used=sum(node.used_gpus for node in having))
+
+
+def is_refused(node: Node) -> bool:
+    """Whether slurmctld doesn't accept what slurmd reports, such as fewer GPUs than the node should have."""
+    return "INVALID_REG" in node.state
 
 
 def _state(node: Node) -> str:

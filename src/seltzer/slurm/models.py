@@ -6,6 +6,7 @@ means unset or infinite. Never send these objects back: they don't hold everythi
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -21,6 +22,10 @@ class Number(msgspec.Struct, frozen=True, gc=False):
     number: int | float = 0
 
 
+# A GRES such as gpu:nvidia_h200:2(S:0-1) or, in use, gpu:nvidia_h200:1(IDX:0).
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)")
+_DETAILS = re.compile(r"\([^)]*\)")
+
 Wrapped = Number | int | None
 
 
@@ -29,6 +34,10 @@ def plain(value: Wrapped) -> int | None:
     if isinstance(value, Number):
         return int(value.number) if value.set and not value.infinite else None
     return value
+
+
+def _gpus(gres: str) -> int:
+    return sum(int(count) for count in _GPUS.findall(_DETAILS.sub("", gres))) if gres else 0
 
 
 class Node(
@@ -54,6 +63,7 @@ class Node(
     active_features: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     gres: str = ""
+    gres_used: str = ""
     cpus: int = 0
     alloc_cpus: int = 0
     real_memory: int = 0
@@ -80,6 +90,16 @@ class Node(
     def occupied(self) -> bool:
         """A job is on it, or is still being cleaned up."""
         return self.alloc_cpus > 0 or self.base in ("ALLOCATED", "MIXED") or "COMPLETING" in self.state
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it has."""
+        return _gpus(self.gres)
+
+    @property
+    def used_gpus(self) -> int:
+        """How many of them jobs have."""
+        return _gpus(self.gres_used)
 
     @property
     def boot_time(self) -> int | None:

@@ -54,6 +54,8 @@ class Row:
     """One of STATES."""
     state: str
     """The state in words, with its flags."""
+    gpus: str
+    """How many of its GPUs jobs have; empty if it has none."""
     jobs: str
     free: str
     """When no job will be on it any more."""
@@ -80,6 +82,7 @@ def row(known: Facts, name: str) -> Row:
         machine=_machine(known, name),
         kind=kind(node),
         state=_last_state(known, name) if known.slurm is None else state_words(node),
+        gpus=f"{node.used_gpus}/{node.gpus}" if node and node.gpus else "",
         jobs=_UNKNOWN if known.slurm is None else " ".join(job.id for job in jobs[:_MOST_JOBS]) + more,
         free=free_words(known, name),
         by=_by(known, node),
@@ -241,6 +244,8 @@ def _record(node: Node) -> dict[str, object]:
         "partitions": list(node.partitions),
         "cpus": node.cpus,
         "allocatedCpus": node.alloc_cpus,
+        "gpus": node.gpus,
+        "allocatedGpus": node.used_gpus,
         "reason": node.reason or None,
         "reasonSetBy": facts.who(node) or None,
         "reasonTime": stamp(node.reason_time) if node.reason else None,

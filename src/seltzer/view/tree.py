@@ -151,7 +151,13 @@ def _nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> tuple[Line, ...]:
     ready = line(Cell(f"{status.ready_replicas}/{wanted} ready", style))
     behind = status.replicas - status.updated_replicas
     updating = line(Cell(f"{behind} to update", colours.WARNING)) if behind > 0 else ()
-    return line(_name(nodeset, cluster)), ready, _states(status.nodes), updating
+    gpus = line(f"{status.gpus.used}/{status.gpus.total} GPUs") if status.gpus.total else ()
+    return (
+        line(_name(nodeset, cluster)),
+        ready,
+        joined([each for each in (_states(status.nodes), gpus) if each], "  "),
+        updating,
+    )
 
 
 def _name(nodeset: NodeSet, cluster: SlurmCluster) -> str:
@@ -210,4 +216,5 @@ def _nodeset_data(nodeset: NodeSet) -> dict[str, object]:
         "readyReplicas": status.ready_replicas,
         "updatedReplicas": status.updated_replicas,
         "nodes": to_builtins(status.nodes),
+        "gpus": to_builtins(status.gpus),
     }

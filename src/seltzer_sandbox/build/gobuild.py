@@ -71,6 +71,7 @@ def modules() -> tuple[Module, ...]:
             packages=("tool",),
             tags="no_btrfs no_zfs no_devmapper",
         ),
+        Module("devices", "device plugin", ("devices",)),
         Module("volumes", "volume provisioner", ("volumes",)),
         Module(
             "kubernetes",

@@ -213,6 +213,8 @@ class Sandbox:
         # The kubelet exits if containerd is not there.
         self._wait(f"{name}'s containerd does not start", socket.exists, containerd.name)
         self._run_on_node(record, name, components.kubelet(self.layout, number, f"/{self.cgroups.name}/{name}"))
+        if devices := components.devices(number, self.spec.gpus):
+            self._run_on_node(record, name, devices)
 
     def _run_on_node(self, node: Record, name: str, component: Component) -> None:
         if not self.registry.get(component.name):

@@ -20,6 +20,7 @@ NODE_REPORT = "2s"
 NODE_LEASE_SECONDS = 8
 
 PAUSE_IMAGE = "seltzer.dev/pause:dev"
+REAL_GPUS = "real"
 
 # Containers have the limits of their containerd, and RDMA needs all the locked memory that it can get. Without
 # CAP_SYS_RESOURCE a process can't have more than it was started with.
@@ -236,6 +237,17 @@ def kube_proxy(layout: Layout, number: int) -> Component:
     path = folder / "kube-proxy.yaml"
     command = ("kube-proxy", *_flags({"config": path}))
     return Component(f"n{number}/kube-proxy", command, ((path, yaml.safe_dump(config)),))
+
+
+def devices(number: int, gpus: str) -> Component | None:
+    """The device plugin of a node; None if it offers nothing."""
+    if gpus == REAL_GPUS:
+        return Component(f"n{number}/devices", ("devices", "--real")) if number == 1 else None
+    if not gpus:
+        return None
+    offer = {"nvidia.com/gpu": gpus, "nvidia.com/mig-1g.10gb": 2, "amd.com/gpu": 2}
+    words = ",".join(f"{resource}={count}" for resource, count in offer.items())
+    return Component(f"n{number}/devices", ("devices", f"--offer={words}"))
 
 
 def _toml(path: Path) -> str:

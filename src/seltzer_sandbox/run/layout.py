@@ -28,6 +28,8 @@ class Spec(msgspec.Struct, frozen=True):
     port: int
     binaries: str
     template: str
+    gpus: str = ""
+    """How many GPUs each node pretends to have; `real`: the first has those of this machine."""
 
 
 @dataclass(frozen=True)

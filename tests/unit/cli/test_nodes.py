@@ -57,3 +57,12 @@ def test_a_table_fits_and_never_loses_a_node_its_state_or_a_reason(width: int) -
 
 def test_where_there_is_no_room_beside_a_node_the_reason_comes_below_it() -> None:
     assert shown(POOL, 45)[1:3] == ["cpu-0  Running  n1  drained  -     now", "  ann 5m ago: bad disk"]
+
+
+def test_gpus_have_a_column_where_there_are_any() -> None:
+    gpu = node("gpu-0", "MIXED", gres="gpu:h200:4", gres_used="gpu:h200:1(IDX:0)")
+    assert shown(known(slurm(gpu, node("cpu-0")), pod("gpu-0"), pod("cpu-0")), 100_000) == [
+        "NODE   POD      ON  STATE  GPUS  JOBS  FREE",
+        "cpu-0  Running  n1  idle   -     -     now",
+        "gpu-0  Running  n1  mixed  1/4   -     now",
+    ]

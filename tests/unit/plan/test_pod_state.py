@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.builders.objects import NOW, pod, time_at
 from tests.builders.slurm import node
@@ -199,3 +200,17 @@ def test_each_node_is_counted_once() -> None:
     states = ["IDLE", "MIXED", "ALLOCATED", "MIXED DRAIN", "IDLE DRAIN", "DOWN DRAIN", "IDLE NOT_RESPONDING", "FUTURE"]
     counts = slurm_state.count(node(f"cpu-{number}", state) for number, state in enumerate(states))
     assert counts == NodeCounts(total=8, idle=1, mixed=1, allocated=1, draining=1, drained=1, down=2, other=1)
+
+
+@pytest.mark.parametrize(
+    ("resource", "vendor"),
+    [("nvidia.com/gpu", "NVIDIA's"), ("nvidia.com/mig-1g.10gb", "NVIDIA's"), ("amd.com/gpu", "AMD's")],
+)
+def test_a_limit_that_no_device_plugin_offers_says_what_is_missing(resource: str, vendor: str) -> None:
+    message = f"0/3 nodes are available: 1 Insufficient cpu, 3 Insufficient {resource}. no new claims to deallocate"
+    waits = pod(state="Unschedulable")
+    (told,) = [each for each in waits.status.conditions if each.type == "PodScheduled"]
+    status = msgspec.structs.replace(waits.status, conditions=(msgspec.structs.replace(told, message=message),))
+    found = pod_state.trouble(msgspec.structs.replace(waits, status=status))
+    assert found and found.reason == "Unschedulable"
+    assert f"which offer {resource};" in found.message and f"install {vendor} device plugin" in found.message

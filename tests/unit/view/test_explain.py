@@ -116,6 +116,13 @@ def about_job(found: Facts, word: str = "7") -> str:
             "back when it is well.",
         ),
         (
+            known(slurm(drained(reason="gres/gpu count reported lower", state="IDLE DRAIN INVALID_REG")), pod("cpu-0")),
+            "cpu-0 of demo is drained, registration refused: it takes no new jobs, and none is on it. Slurm itself "
+            "drained it 5m ago, and says: gres/gpu count reported lower. Nothing is wrong with its Kubernetes node n1. "
+            "Its pod lacks what Slurm expects: delete it for another try, then resume cpu-0. 'seltzer logs demo cpu-0' "
+            "shows what its slurmd says.",
+        ),
+        (
             known(slurm(node(state="IDLE NOT_RESPONDING")), pod("cpu-0"), machines=[machine("n1", "Unknown")]),
             "cpu-0 of demo is idle, not responding: it takes no new jobs, and none is on it. Its Kubernetes node n1 "
             "is not heard of. It comes back when n1 does.",

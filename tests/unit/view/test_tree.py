@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.builders import objects
 from tests.builders.objects import condition
 
-from seltzer.api.common import Condition, NodeCounts
+from seltzer.api.common import Condition, GpuCounts, NodeCounts
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.api.slurmcluster import JobCounts, SlurmCluster, SlurmClusterStatus
 from seltzer.build.components.table import CONTROL_PLANE
@@ -169,3 +169,11 @@ def test_data_for_programs_holds_the_same() -> None:
     assert data["nodeSets"][0]["readyReplicas"] == 1 and data["nodeSets"][0]["ready"] is False
     assert data["events"][0]["reason"] == "Happened"
     assert [Problem(**each) for each in data["problems"]] == tree.problems(picture)
+
+
+def test_the_gpus_of_a_nodeset_are_shown_in_use_and_in_total() -> None:
+    counts = NodeSetStatus(nodes=NodeCounts(total=2, mixed=2), gpus=GpuCounts(total=8, used=3))
+    for status, words in ((counts, "2 mixed  3/8 GPUs"), (NodeSetStatus(nodes=NodeCounts(total=2, idle=2)), "2 idle")):
+        picture = Picture(cluster(*WELL), [objects.nodeset(namespace="here", status=status)])
+        (line,) = [each for each in drawn(picture) if "ready" in each and "cpu" in each]
+        assert line.rstrip().endswith(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from seltzer.api.common import NodeCounts
+from seltzer.api.common import GpuCounts, NodeCounts
 from seltzer.api.nodeset import NodeSet, NodeSetStatus
 from seltzer.plan import conditions, pod_state, slurm_state
 from seltzer.plan.actions import (
@@ -45,6 +45,8 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     findings += [seen.home] if seen.home else []
+    known = seen.slurm.nodes is not None
+    records = node_records.of(seen) if known else []
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         conditions=conditions.settle(nodeset.status.conditions, findings, nodeset.metadata.generation, now),
@@ -52,7 +54,8 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
         ready_replicas=available,
         updated_replicas=updated,
         selector=f"seltzer.dev/nodeset={nodeset.metadata.name}",
-        nodes=slurm_state.count(node_records.of(seen)) if seen.slurm.nodes is not None else NodeCounts(),
+        nodes=slurm_state.count(records) if known else NodeCounts(),
+        gpus=slurm_state.count_gpus(records) if known else GpuCounts(),
     )
 
 
@@ -105,11 +108,20 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
     names = [pod.metadata.name for pod in decision.staying]
     elsewhere = outside_partition(seen)
     outside = [name for name in names if name in elsewhere]
-    drained = [name for name in names if name in nodes and slurm_state.drained_by_others(nodes[name])]
+    refused = [name for name in names if name in nodes and slurm_state.is_refused(nodes[name])]
+    drained = [
+        name for name in names if name in nodes and name not in refused and slurm_state.drained_by_others(nodes[name])
+    ]
     waiting = [pod.metadata.name for pod in decision.staying if pod_state.awaits_volumes(pod)]
     known = {*nodes, *waiting}
     missing = [name for name in names if name not in known]
     parts = []
+    if refused:
+        reason = nodes[refused[0]].reason or "no reason given"
+        parts.append(
+            f"Slurm refuses {_fold(refused)} ({reason}): the pod hasn't what it was promised; 'kubectl logs "
+            f"{refused[0]}' says what it has; delete the pod for another try, then resume the node"
+        )
     if drained:
         reason = nodes[drained[0]].reason or "no reason given"
         parts.append(

@@ -205,6 +205,8 @@ def _resume(known: Facts, name: str, node: Node) -> str:
     pod, ailment = known.pod(name), known.ailment(name)
     if slurm_state.down_by_outage(node):
         return f"Seltzer resumes it by itself when its slurmd answers. {_logs(known, name)}"
+    if slurm_state.is_refused(node):
+        return f"Its pod lacks what Slurm expects: delete it for another try, then resume {name}. {_logs(known, name)}"
     person = facts.who(node) not in (SLURM, "")
     resume = f"{'Seltzer never undoes what a person did: ' if person else ''}'seltzer resume {name}' brings it back"
     if ailment and pod:

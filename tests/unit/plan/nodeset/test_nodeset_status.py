@@ -256,3 +256,23 @@ def test_what_happens_to_thousands_of_machines_at_once_is_reported_for_some() ->
     assert [each.reason for each in told] == ["Resumed"] * 21 + ["Draining"] * 20
     assert told[0].message == "resumed cpu-0: Kubernetes node of cpu-0 is ready again"
     assert told[20].message == "and 2980 more like these"
+
+
+def test_a_node_with_fewer_gpus_than_promised_is_named_with_slurms_reason() -> None:
+    """It can't be resumed: slurmctld refuses that."""
+    why = "gres/gpu count reported lower than configured (1 < 2)"
+    records = slurm(node("cpu-0", "IDLE DRAIN INVALID_REG", reason=why, reason_set_by_user="root"), node("cpu-1"))
+    ready = condition(told(seen(nodeset(2), *PODS, slurm=records)), "Ready")
+    assert (ready.status, ready.reason) == ("False", "NotAvailable")
+    assert f"Slurm refuses cpu-0 ({why})" in ready.message and "kubectl logs cpu-0" in ready.message
+    assert "seltzer resume" not in ready.message
+
+
+def test_gpus_are_counted_in_total_and_in_use() -> None:
+    records = slurm(
+        node("cpu-0", "MIXED", gres="gpu:h200:4", gres_used="gpu:h200:3(IDX:0-2)"),
+        node("cpu-1", gres="gpu:h200:4", gres_used="gpu:h200:0(IDX:N/A)"),
+    )
+    found = told(seen(nodeset(2), *PODS, slurm=records))
+    assert (found.gpus.total, found.gpus.used) == (8, 3)
+    assert told(seen(nodeset(2), *PODS, slurm=UNKNOWN)).gpus.total == 0

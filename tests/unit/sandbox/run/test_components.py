@@ -188,3 +188,17 @@ def test_every_component_has_a_name_of_its_own_and_files_in_its_sandbox(here: La
     assert len(set(names)) == len(names)
     assert len(set(paths)) == len(paths)
     assert all(path.is_relative_to(here.folder) for path in paths)
+
+
+def test_nodes_offer_the_gpus_that_the_sandbox_has() -> None:
+    assert components.devices(2, "") is None
+    pretended = components.devices(2, "4")
+    assert pretended and "nvidia.com/gpu=4" in flags(pretended)["offer"]
+    assert pretended.name == "n2/devices"
+
+
+def test_one_node_has_the_gpus_of_the_machine() -> None:
+    """Two would give them to two pods."""
+    first = components.devices(1, components.REAL_GPUS)
+    assert first and first.command == ("devices", "--real")
+    assert components.devices(2, components.REAL_GPUS) is None
