@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -65,8 +66,11 @@ def _write(
     progress: Progress, binaries: Path, archive: Path, scratch: Path, part_size: int
 ) -> tuple[str, tuple[Component, ...]]:
     root = images.checkout()
-    files, commit = _files(root), _commit(root)
-    system = scratch / "system.tar"
+    commit, snapshot, system = _commit(root), scratch / "checkout.tar", scratch / "system.tar"
+    with snapshot.open("wb") as sink:
+        _write_checkout(root, _files(root), sink)
+    if images.ready(binaries) != archive:
+        raise SeltzerError("the sources changed while the images were built; try again")
     # Nobody waits for our locks while we compress: only this step needs one.
     with paths.alone("images", progress.note):
         buildah = Buildah(paths.cache() / "buildah", paths.logs())
@@ -81,13 +85,14 @@ def _write(
         "system": lambda sink: _write_system(system, sink),
         "programs": lambda sink: _write_programs(binaries, sink),
         "images": lambda sink: _write_images(archive, offline, sink),
-        "checkout": lambda sink: _write_checkout(root, files, sink),
+        "checkout": lambda sink: _copy(snapshot, sink),
     }
     components = []
     for number, (name, write) in enumerate(fill.items(), start=1):
         with progress.step(f"compress the {name}"):
             components.append(parts.write(scratch, f"{number}-{name}", part_size, write))
     system.unlink()
+    snapshot.unlink()
     manifest = [f"machine {platform.machine()}", f"commit {commit}"]
     manifest += [f"component {each.name} {each.unpacked}" for each in components]
     (scratch / "manifest").write_text("".join(f"{line}\n" for line in manifest))
@@ -138,7 +143,12 @@ def _write_images(archive: Path, found: base.Base, sink: Sink) -> None:
         tar.add(archive, f"{CACHE}/images/{archive.name}")
 
 
-def _write_checkout(root: Path, files: list[str], sink: Sink) -> None:
+def _copy(file: Path, sink: Sink) -> None:
+    with file.open("rb") as content:
+        shutil.copyfileobj(content, sink, 1 << 20)
+
+
+def _write_checkout(root: Path, files: list[str], sink: IO[bytes]) -> None:
     """The checkout. Its .venv is in the system."""
 
     def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
