@@ -30,9 +30,6 @@ ETCD = "http://127.0.0.1:2379"  # the hub's own loopback: not reachable from out
 # The handler of the RuntimeClass with the same name.
 WRITABLE_CGROUPS = "seltzer-cgroups"
 _WRITABLE_CGROUPS = f"""
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUPS}]
   runtime_type = "io.containerd.runc.v2"
   cgroup_writable = true
