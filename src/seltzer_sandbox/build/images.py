@@ -105,6 +105,8 @@ def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
         (below,) = [each.image(found.image) for each in recipes if each.name == on]
         if archive_on(below).exists():
             return archive_on(below)
+    if found and found.inputs == base.OFFLINE:
+        raise SeltzerError(f"{name} isn't part of an offline archive, which can't build it")
     with paths.alone("images", progress.note):
         (below,) = [image for image in _build(progress, recipes, refresh=False) if image.short == on]
         target = archive_on(below)
