@@ -46,6 +46,9 @@ def check_folder(folder: Path) -> None:
         raise SeltzerError(f"{folder} is a file; choose a folder for the archive")
     if folder.exists() and any(folder.iterdir()) and not (folder / parts.SUMS).exists():
         raise SeltzerError(f"{folder} has files that are no offline archive; choose a new or empty folder")
+    root = images.checkout()
+    if folder.is_relative_to(root) and not folder.parent.is_relative_to(root / "build"):
+        raise SeltzerError(f"{folder} would be part of the checkout in the archive; choose a folder elsewhere")
 
 
 def pack(progress: Progress, binaries: Path, archive: Path, folder: Path, part_size: int) -> Packed:
@@ -68,7 +71,7 @@ def _write(
     root = images.checkout()
     commit, snapshot, system = _commit(root), scratch / "checkout.tar", scratch / "system.tar"
     with snapshot.open("wb") as sink:
-        _write_checkout(root, _files(root), sink)
+        _write_checkout(root, checkout_files(root), sink)
     if images.ready(binaries) != archive:
         raise SeltzerError("the sources changed while the images were built; try again")
     # Nobody waits for our locks while we compress: only this step needs one.
@@ -107,7 +110,7 @@ def _recipe(root: Path) -> images.Recipe:
     return images.Recipe("offline", HERE / "Dockerfile", {name: root / name for name in names})
 
 
-def _files(root: Path) -> list[str]:
+def checkout_files(root: Path) -> list[str]:
     """The files of the checkout that Git has, or would add."""
     words: list[str | Path] = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = shell.run(words, doing="listing the files of the checkout", log=paths.logs() / "pack.log", deadline=60)

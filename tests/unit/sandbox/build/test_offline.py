@@ -203,6 +203,26 @@ def test_only_an_archive_is_replaced(tmp_path: Path) -> None:
         offline.check_folder(tmp_path / "home/important")
 
 
+def test_an_archive_is_no_part_of_itself() -> None:
+    root = images.checkout()
+    offline.check_folder(root / "build/offline")  # which Git ignores
+    for inside in (root / "offline", root / "src/offline", root / "build"):
+        with pytest.raises(SeltzerError, match="choose"):
+            offline.check_folder(inside)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="there is no git here")
+def test_the_checkout_is_what_git_has_or_would_add(tmp_path: Path) -> None:
+    for name in ("kept", "new", "gone", "ignored", "in a folder/é"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    for words in (("init", "--quiet"), ("add", "kept", "gone")):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    (tmp_path / "gone").unlink()
+    assert offline.checkout_files(tmp_path) == [".gitignore", "in a folder/é", "kept", "new"]
+
+
 def test_the_base_of_an_offline_archive_is_current_with_any_package_source(tmp_path: Path) -> None:
     (tmp_path / "base.json").write_bytes(msgspec.json.encode(base.Base(base.OFFLINE, "abc")))
     assert base.find(tmp_path) == base.Base(base.OFFLINE, "abc")
