@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tarfile
@@ -201,6 +202,16 @@ def test_only_an_archive_is_replaced(tmp_path: Path) -> None:
         offline.check_folder(tmp_path / "home")
     with pytest.raises(SeltzerError, match="is a file"):
         offline.check_folder(tmp_path / "home/important")
+
+
+def test_the_system_has_all_that_setup_installs_but_what_builds() -> None:
+    setup = (images.checkout() / "scripts/setup.sh").read_text()
+    (listed,) = re.findall(r"^needs=\(\n(.*?)^\)", setup, re.MULTILINE | re.DOTALL)
+    needed = {line.split("#")[0].strip().partition(":")[2] for line in listed.splitlines()}
+    builds = {"buildah", "debian-archive-keyring", "gpgv", "mmdebstrap", "netavark"}
+    assert len(needed) > 10
+    system = (offline.HERE / "Dockerfile").read_text().partition("FROM system")[0].split()
+    assert needed - builds <= set(system)
 
 
 def test_an_archive_is_no_part_of_itself() -> None:
