@@ -18,6 +18,7 @@ UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers").exists()
 def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster = Cluster(installed, "refused", "demo")
     cluster.create({"cgroups": "v2"}, cpu={"replicas": 1})
+    cluster.wait("slurmcluster/demo", "Ready")
     yield cluster
     cluster.delete_later()
 
