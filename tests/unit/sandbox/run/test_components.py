@@ -163,7 +163,7 @@ def test_containerd_gives_pods_addresses_of_their_node(here: Layout) -> None:
 
 def test_containers_may_lock_as_much_memory_as_containerd_can_have(here: Layout) -> None:
     """More than it was started with, if the sandbox has CAP_SYS_RESOURCE."""
-    command = components.containerd(here, 1, Path("/bin")).command
+    command = components.containerd(here, 1, Path("/bin"), unified=False).command
     before = list(command[: command.index("containerd")])
     look = ["sh", "-c", "ulimit -S -l; ulimit -H -l"]
     lower = ["sh", "-c", 'ulimit -S -l 64; ulimit -H -l 4096; exec "$@"', "sh"]
