@@ -8,7 +8,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 
 # The test folders that exist, quick ones first. tests/unit is part of `check`.
-slow_tests := $(wildcard tests/contract tests/e2e tests/faults tests/gpu)
+slow_tests := $(wildcard tests/contract tests/e2e tests/cgroup2 tests/faults tests/gpu)
 # They wait more than they compute: so many sandboxes side by side, and a module stays with one of them. Two and a spare
 # one are what the kernel's usual 128 inotify instances suffice for.
 sandboxes := 2

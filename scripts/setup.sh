@@ -21,6 +21,7 @@ state=$(xdg XDG_STATE_HOME .local/state)
 log=$state/logs/setup.log
 
 os_release=/etc/os-release
+offline=/etc/seltzer-offline
 meminfo=/proc/meminfo
 
 # Required commands (by name) and files (by path), each with the package that provides it. Looks for commands, not
@@ -43,6 +44,7 @@ needs=(
     slapd:slapd # used by tests that read a directory
     ssh:openssh-client # used by tests that log in
     tmux:tmux # used by tests that read a terminal
+    zstd:zstd # used by `seltzer sandbox pack`
     /usr/include/stdio.h:libc6-dev # used by gcc
     /etc/ssl/certs/ca-certificates.crt:ca-certificates
     /usr/lib/podman/netavark:netavark # required by newer versions of buildah, though our builds use no such network
@@ -50,6 +52,7 @@ needs=(
 )
 
 main() {
+    [[ ! -e $offline ]] || return 0 # an offline archive brought everything
     trap 'printf "\nsetup: interrupted; the next run completes it\n" >&2; exit 130' INT
     check_system
     check_root

@@ -18,6 +18,8 @@ from seltzer.cli.sandbox import RunningSandbox
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer_sandbox import commands
+from seltzer_sandbox.build import offline
+from seltzer_sandbox.build.offline import parts
 from seltzer_sandbox.run import layout
 
 app = App("sandbox", help="A real multi-node Kubernetes on this machine, with nodes that can die.")
@@ -62,6 +64,32 @@ def prepare() -> None:
     """Build Kubernetes and the images, without bringing a sandbox up."""
     with Progress() as progress:
         commands.prepare(progress)
+
+
+@app.command
+def pack(
+    *,
+    folder: Annotated[Path, Parameter(name=["--output"], help="The folder to write; an older archive is replaced.")],
+    part_size: Annotated[str, Parameter(help="The largest size of a part, such as 55M or 2G.")] = "1G",
+) -> None:
+    """Write the sandbox, its tests and all that they need into a folder, for machines without a network.
+
+    Copy the folder to a Debian or Ubuntu machine, and run `./seltzer-offline run seltzer demo` there.
+    """
+    size = parts.size(part_size)
+    with Progress() as progress:
+        packed = commands.pack(progress, folder.absolute(), size)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("COMPONENT", "UNPACKED", "PACKED", "PARTS"):
+        table.add_column(title, justify="left" if title == "COMPONENT" else "right")
+    for each in packed.components:
+        table.add_row(each.name, _mib(each.unpacked), _mib(each.packed), str(each.parts))
+    total = _mib(sum(each.packed for each in packed.components))
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"{total} of commit {packed.commit} in {packed.folder}; there, run ./{offline.SCRIPT} run seltzer demo"
+    )
 
 
 @app.command
@@ -235,3 +263,7 @@ def _show(status: commands.Status, output: Output) -> None:
 
 def _coloured(word: str, good: str) -> str:
     return f"[green]{word}[/]" if word == good else f"[red]{word}[/]"
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

@@ -15,7 +15,7 @@ from seltzer import paths
 from seltzer.errors import SeltzerError
 from seltzer.progress import Progress
 from seltzer_sandbox import shell
-from seltzer_sandbox.build import gobuild, images, template
+from seltzer_sandbox.build import gobuild, images, offline, template
 from seltzer_sandbox.run import cluster, components, faults, layout, network
 from seltzer_sandbox.run.apiserver import node_conditions
 from seltzer_sandbox.run.cluster import Sandbox
@@ -27,7 +27,7 @@ LOAD_DEADLINE = 300.0
 NVIDIA = Path("/dev/nvidia0")
 _MOST_GPUS = 16
 MPI_IMAGES = ("slurmd-mpi", "login-mpi")
-_PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount", "buildah")
+_PROGRAMS = ("ip", "nft", "runc", "nsenter", "unshare", "mount")
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,16 @@ def prepare(progress: Progress) -> tuple[Path, Path]:
     _check_machine()
     with paths.alone("sandboxes", progress.note):
         return _build(progress)
+
+
+def pack(progress: Progress, folder: Path, part_size: int) -> offline.Packed:
+    """Build what every sandbox needs, and write it with all that runs it into a folder."""
+    _check_machine()
+    offline.check_folder(folder)
+    with paths.alone("sandboxes", progress.note):
+        binaries = gobuild.build(progress)
+        archive = images.archive(progress, binaries)
+    return offline.pack(progress, binaries, archive, folder, part_size)
 
 
 def _build(progress: Progress) -> tuple[Path, Path]:

@@ -303,6 +303,7 @@ def change(server: Sandbox, which: str, spec: Any) -> Answer:
     ("which", "spec", "words"),
     [
         (CLUSTER, {"clusterName": "other"}, "set clusterName to what it was"),
+        (CLUSTER, {"cgroups": "v2"}, "set cgroups to what it was"),
         (CLUSTER, {"controller": {"standby": 1}}, "set storage.accessMode to ReadWriteMany"),
         (CLUSTER, {"controller": {"storage": {"size": "4095Mi"}}}, "a volume can't shrink"),
         (CLUSTER, {"controller": {"storage": {"className": "other"}}}, "set className to what it was"),

@@ -163,10 +163,18 @@ class NodeSetAccess(Part, frozen=True, kw_only=True):
     cluster search these for the names of nodes: at most 23, and a change replaces the pods, nodes drained first."""
 
 
+# A slurmd that is told to track jobs in another way loses those that run.
+_CGROUPS_RULE = Rule(
+    "self.cgroups == oldSelf.cgroups",
+    "running jobs would be lost if cgroups changed: set cgroups to what it was, or create a new cluster",
+    ".cgroups",
+)
+
+
 class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     """The desired state of the cluster. An empty spec is a working cluster."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*CONFIG_RULES, MOUNTS_RULE, LOGINS_RULE)
+    rules: ClassVar[tuple[Rule, ...]] = (*CONFIG_RULES, MOUNTS_RULE, LOGINS_RULE, _CGROUPS_RULE)
 
     cluster_name: ClusterName | None = None
     """Slurm's name of the cluster, in accounting and on the command line; by default metadata.name. Immutable."""
@@ -192,6 +200,11 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     get those of them that need no claim; see the NodeSet's own mounts."""
 
     node_sets: NodeSetAccess = NodeSetAccess()
+
+    cgroups: Literal["disabled", "v2"] = "disabled"
+    """How jobs are kept to their memory and cores. With `v2` the kernel does it on all nodes; they need cgroup v2, and
+    containers that may write their own cgroups. `disabled` works everywhere: Slurm samples the memory of jobs and ends
+    those that exceed theirs, and nothing keeps a job to its cores. Immutable."""
 
     config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
     """Configuration on top of Seltzer's, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and so on. A

@@ -23,6 +23,7 @@ from .names import Manifest
 __all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
 
 _SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
+_CGROUPS = files.files(__package__).joinpath("cgroups.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
 # As minAvailable this is never reached, and no pod can be evicted, ready or not. `maxUnavailable: 0` protects only as
 # many pods as the NodeSet has replicas: pods that still run jobs after a scale-in could be evicted.
@@ -137,8 +138,9 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         "terminationGracePeriodSeconds": 30,
         "affinity": pods.spread(names.nodeset_selector(nodeset, cluster)),
         "securityContext": dict(pods.SECCOMP),
-        # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not.
-        "shareProcessNamespace": True,
+        # The pause container reaps processes that jobs leave behind. slurmd as PID 1 would not. With cgroups bash does:
+        # Slurm looks for its own at PID 1, which has to be in the same container.
+        "shareProcessNamespace": not _has_cgroups(cluster),
         "containers": [_slurmd(nodeset, cluster, images)],
         "volumes": [
             pods.secret_volume("keys", key, 0o400, names.SLURM_KEY),
@@ -149,6 +151,10 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
     built = pods.customised(spec, [nodeset.spec.pod_template], "slurmd", labels=labels)
+    if _has_cgroups(cluster) and built["spec"].get("shareProcessNamespace"):
+        raise TemplateRefused(
+            "podTemplate.spec.shareProcessNamespace: slurmd doesn't start so with cgroups: v2; remove it"
+        )
     containers = [
         _with_gpus(_sized(container, nodeset), nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
@@ -156,6 +162,10 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
     shared = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
     spec = node_names.searched({**built["spec"], "containers": containers, "volumes": shared}, cluster, images)
     return {**built, "spec": spec}
+
+
+def _has_cgroups(cluster: SlurmCluster) -> bool:
+    return cluster.spec.cgroups == "v2"
 
 
 def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:
@@ -179,7 +189,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
         "image": nodeset.spec.image or images.of(slurmd.NAME),
         "imagePullPolicy": images.pull_policy,
         "command": [
-            *("/bin/bash", "-c", _SCRIPT, "seltzer"),
+            *("/bin/bash", "-c", f"{_CGROUPS}{_SCRIPT}" if _has_cgroups(cluster) else _SCRIPT, "seltzer"),
             *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)),
         ],
         "env": [

@@ -119,6 +119,7 @@ class NodeSetController:
             pods=pods,
             template=template,
             refusal=refusal,
+            limited=cluster is not None and cluster.spec.cgroups == "v2",
             home=home.of_nodeset(nodeset, cluster, self._home_claim(nodeset)),
             slurm=members.slurm(caches, where, connection),
             now=time_now,

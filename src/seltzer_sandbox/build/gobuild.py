@@ -114,6 +114,11 @@ def place() -> Path:
     return paths.cache() / "bin" / f"all-{summed}"
 
 
+def folders() -> list[Path]:
+    """The folders with the programs of each module, of the current sources."""
+    return [_output(module) for module in modules()]
+
+
 def build(progress: Progress) -> Path:
     """Build the programs that are missing from the cache; returns a folder with all of them."""
     wanted = modules()

@@ -94,7 +94,7 @@ def archive(progress: Progress, binaries: Path, *, refresh: bool = False) -> Pat
 def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
     """An archive of the image `<on>-mpi`, on top of `slurmd` or `login`. Sandboxes have it only if it is loaded."""
     name, recipes = f"{on}-mpi", _recipes(binaries)
-    source = _checkout() / "images" / "slurm-mpi"
+    source = checkout() / "images" / "slurm-mpi"
     recipe = Recipe(name, source / "Dockerfile", {"install-mpi": source / "install-mpi"}, name)
 
     def archive_on(below: Image) -> Path:
@@ -105,6 +105,8 @@ def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
         (below,) = [each.image(found.image) for each in recipes if each.name == on]
         if archive_on(below).exists():
             return archive_on(below)
+    if found and found.inputs == base.OFFLINE:
+        raise SeltzerError(f"{name} isn't part of an offline archive, which can't build it")
     with paths.alone("images", progress.note):
         (below,) = [image for image in _build(progress, recipes, refresh=False) if image.short == on]
         target = archive_on(below)
@@ -125,6 +127,15 @@ def with_mpi(progress: Progress, binaries: Path, on: str) -> Path:
     return target
 
 
+def build_alone(progress: Progress, buildah: Buildah, recipe: Recipe, target: Path) -> None:
+    """Build an image that isn't part of a sandbox, and save it as an archive. The caller holds the lock `images`."""
+    tag = f"localhost/seltzer/{recipe.name}:dev"
+    with progress.step(f"image {recipe.name}"), _secrets(buildah) as secrets:
+        _bud(buildah, recipe, tag, secrets)
+        push = ("push", "--quiet", tag, f"docker-archive:{target}")
+        buildah.run(*push, doing=f"packing {recipe.name}", log="pack", deadline=BUILD_DEADLINE)
+
+
 def ready(binaries: Path) -> Path | None:
     """The archive that `archive` would return, or None if it would have to build something."""
     on = base.find(_folder())
@@ -137,7 +148,21 @@ def ready(binaries: Path) -> Path | None:
     return target
 
 
+def check_builder() -> None:
+    """Images can be built here: say what to do where they can't."""
+    if shutil.which("buildah"):
+        return
+    found = base.find(_folder())
+    if found and found.inputs == base.OFFLINE:
+        raise SeltzerError(
+            "this offline archive has the images of the sources that it was packed from, and they have changed since; "
+            "undo the change, or pack an archive again where there is a network"
+        )
+    raise SeltzerError("buildah not found; 'make setup' installs what the sandbox needs")
+
+
 def _build(progress: Progress, recipes: list[Recipe], refresh: bool) -> list[Image]:
+    check_builder()
     buildah = Buildah(_folder(), paths.logs())
     buildah.open()
     present = buildah.tags()
@@ -242,7 +267,7 @@ def slurm_targets(dockerfile: Path) -> list[str]:
 
 
 def _recipes(binaries: Path) -> list[Recipe]:
-    root = _checkout()
+    root = checkout()
     images = root / "images"
     dockerfile = images / "slurm" / "Dockerfile"
     for program in ("pause", "coredns"):
@@ -269,7 +294,8 @@ def _recipes(binaries: Path) -> list[Recipe]:
     ]
 
 
-def _checkout() -> Path:
+def checkout() -> Path:
+    """The repository that this code is part of."""
     root = Path(__file__).parents[3]
     if not (root / "images" / "slurm" / "Dockerfile").is_file():
         raise SeltzerError("images are built from a checkout of the repository; run seltzer from one")

@@ -21,6 +21,7 @@ _PATHS = {
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
 }
 
 

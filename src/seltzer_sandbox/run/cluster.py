@@ -72,7 +72,7 @@ class Sandbox:
         with progress.step(f"{self.spec.nodes} nodes Ready"):
             self.start_managers()
             api = self.api()
-            for manifest in manifests.all_manifests():
+            for manifest in manifests.all_manifests(unified=self.cgroups.unified):
                 self._apply(api, manifest)
             self._run_in_hub(components.volumes(self.layout))
             self._wait("not every node is Ready", partial(self._nodes_are_ready, api), "n1/kubelet")
@@ -204,7 +204,7 @@ class Sandbox:
             template.take(Path(self.spec.template), folder / "varlib" / "containerd")
             record = self.registry.start_init(name, namespaces.node(self._machine(name, folder), hub.pid))
         network.link_node(hub.pid, record.pid, number, self.numbers)
-        containerd = components.containerd(self.layout, number, self.binaries)
+        containerd = components.containerd(self.layout, number, self.binaries, unified=self.cgroups.unified)
         socket = folder / "run" / "containerd" / "containerd.sock"
         if not self.registry.get(containerd.name):
             socket.unlink(missing_ok=True)

@@ -28,6 +28,15 @@ _UNLOCKED = 'ulimit -l unlimited 2>/dev/null || ulimit -S -l "$(ulimit -H -l)"; 
 ETCD = "http://127.0.0.1:2379"  # the hub's own loopback: not reachable from outside
 
 
+# The handler of the RuntimeClass with the same name.
+WRITABLE_CGROUPS = "seltzer-cgroups"
+_WRITABLE_CGROUPS = f"""
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.{WRITABLE_CGROUPS}]
+  runtime_type = "io.containerd.runc.v2"
+  cgroup_writable = true
+"""
+
+
 @dataclass(frozen=True)
 class Component:
     """A program to run, and the files that it reads."""
@@ -132,7 +141,8 @@ def forward(listener: int) -> Component:
     return Component("forward", ("forward", str(listener), f"{network.HUB}:{network.API_PORT}"))
 
 
-def containerd(layout: Layout, number: int, binaries: Path) -> Component:
+def containerd(layout: Layout, number: int, binaries: Path, *, unified: bool) -> Component:
+    """`unified`: the machine has cgroup v2, and a second runtime handler lets containers write their own cgroups."""
     folder = layout.node(number) / "config"
     config = f"""version = 4
 disabled_plugins = ["io.containerd.nri.v1.nri"]
@@ -149,7 +159,7 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "{PAUSE_IMAGE}"
-"""
+{_WRITABLE_CGROUPS if unified else ""}"""
     plugins = [
         {
             # Pods are routed, not bridged: pod-to-Service traffic on one node then needs no br_netfilter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seltzer_sandbox.run import network
+from seltzer_sandbox.run import components, network
 
 COREDNS_IMAGE = "seltzer.dev/coredns:dev"
 _SYSTEM = "kube-system"
@@ -28,8 +28,15 @@ _COREFILE = """.:53 {
 """
 
 
-def all_manifests() -> list[dict[str, Any]]:
-    return [*storage(), *volumes_rbac(), *dns()]
+def all_manifests(*, unified: bool) -> list[dict[str, Any]]:
+    """`unified`: the machine has cgroup v2."""
+    return [*storage(), *volumes_rbac(), *dns(), *(runtime_classes() if unified else [])]
+
+
+def runtime_classes() -> list[dict[str, Any]]:
+    """For pods that limit their own processes, as slurmd does with `cgroups: v2`."""
+    name = components.WRITABLE_CGROUPS
+    return [{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": name}]
 
 
 def storage() -> list[dict[str, Any]]:

@@ -249,3 +249,32 @@ def test_elsewhere_it_brings_the_key_and_is_reached_by_its_cluster_only() -> Non
     assert [peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in froms] == [
         "ns", "ns", "ns", "team",
     ]  # fmt: skip
+
+
+def test_without_cgroups_pods_are_what_they_were() -> None:
+    """Their template's hash decides whether they are replaced."""
+    built = build()
+    assert built["spec"]["shareProcessNamespace"] is True
+    assert "/sys/fs/cgroup" not in slurmd(built)["command"][2]
+
+
+def test_with_cgroups_the_container_prepares_them_and_reaps_its_processes_itself() -> None:
+    built = pod(nodeset(), cluster({"cgroups": "v2"}), IMAGES, "cpu-0")
+    assert built["spec"]["shareProcessNamespace"] is False, "Slurm looks for its cgroup at PID 1"
+    script = slurmd(built)["command"][2]
+    assert script.endswith(slurmd(build())["command"][2])
+    assert script.index("/sys/fs/cgroup") < script.index("while :;")
+    assert slurmd(built)["securityContext"] == slurmd(build())["securityContext"], "no more rights than before"
+
+
+def test_with_cgroups_processes_are_not_shared() -> None:
+    shared = {"podTemplate": {"spec": {"shareProcessNamespace": True}}}
+    build(shared)
+    with pytest.raises(TemplateRefused, match="shareProcessNamespace"):
+        pod(nodeset(shared), cluster({"cgroups": "v2"}), IMAGES, "cpu-0")
+
+
+def test_the_runtime_class_is_the_users() -> None:
+    wanted = {"podTemplate": {"spec": {"runtimeClassName": "cgroups"}}}
+    built = pod(nodeset(wanted), cluster({"cgroups": "v2"}), IMAGES, "cpu-0")
+    assert built["spec"]["runtimeClassName"] == "cgroups"

@@ -21,7 +21,7 @@ from seltzer.plan.actions import (
     SetAddress,
 )
 from seltzer.plan.conditions import Finding
-from seltzer.plan.nodeset import node_records, pod_selection
+from seltzer.plan.nodeset import limits, node_records, pod_selection
 from seltzer.plan.nodeset.deletion import deleted, partition
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
@@ -45,6 +45,7 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     findings += [seen.home] if seen.home else []
+    findings += [limits.finding(alive)] if seen.limited else []
     known = seen.slurm.nodes is not None
     records = node_records.of(seen) if known else []
     return NodeSetStatus(
@@ -71,6 +72,8 @@ def _ready(seen: NodeSetObservation, decision: NodeSetDecision, available: int, 
         return no("TemplateRefused", seen.refusal)
     if failures:
         return no("Refused", failures[0])
+    if seen.limited and (limit := limits.finding(decision.staying)).status == "False":
+        return no(limit.reason, limit.message)
     if found := pod_state.first_trouble(decision.staying):
         return no(found.reason, found.message)
     if seen.slurm.gone:

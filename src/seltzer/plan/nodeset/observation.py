@@ -43,6 +43,8 @@ class NodeSetObservation:
     home: Finding | None = None
     # Its pods mount the cluster's home directories until then, although the claim isn't bound yet.
     home_wakeup: Wakeup | None = None
+    # Its cluster has `cgroups: v2`: nodes that can't limit jobs take none.
+    limited: bool = False
     # The cluster is being deleted, and its nodes go first.
     closing: bool = False
     # The nodes that waiting jobs name; None: unknown. A job is lost with the next reconfigure if the record of a node

@@ -135,7 +135,7 @@ def test_no_server_at_all_is_nothing(keys: Path, server: Server) -> None:
     assert api.get("/api/v1/nodes") is None
     assert not api.ready()
     with pytest.raises(SeltzerError, match="does not answer"):
-        api.apply(manifests.all_manifests()[0])
+        api.apply(manifests.all_manifests(unified=True)[0])
     port.give_back()
 
 
@@ -149,7 +149,7 @@ def test_a_server_with_another_sandboxs_keys_is_nothing(tmp_path: Path, server: 
     assert server.asked == []
 
 
-@pytest.mark.parametrize("manifest", manifests.all_manifests(), ids=lambda each: f"{each['kind']}")
+@pytest.mark.parametrize("manifest", manifests.all_manifests(unified=True), ids=lambda each: f"{each['kind']}")
 def test_a_manifest_is_applied_at_its_own_address(api: ApiServer, server: Server, manifest: dict[str, Any]) -> None:
     server.say(201, {})
     api.apply(manifest)

@@ -129,15 +129,26 @@ def test_a_rack_is_in_one_zone_and_a_zone_has_more_than_one(here: Layout) -> Non
 
 @given(folders)
 def test_containerd_finds_its_plugins_whatever_their_folder_is_called(binaries: Path) -> None:
-    component = components.containerd(Layout("some"), 1, binaries)
+    component = components.containerd(Layout("some"), 1, binaries, unified=False)
     (text,) = (content for path, content in component.files if path.name == "containerd.toml")
     parsed = tomllib.loads(text)
     assert parsed["plugins"]["io.containerd.cri.v1.runtime"]["cni"]["bin_dirs"] == [str(binaries)]
     assert parsed["plugins"]["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": components.PAUSE_IMAGE}
 
 
+@pytest.mark.parametrize("unified", [True, False])
+def test_containers_may_write_their_cgroups_where_there_is_version_2(here: Layout, unified: bool) -> None:
+    component = components.containerd(here, 1, Path("/bin"), unified=unified)
+    (text,) = (content for path, content in component.files if path.name == "containerd.toml")
+    runtimes = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.runtime"].get("containerd", {}).get("runtimes", {})
+    assert (components.WRITABLE_CGROUPS in runtimes) == unified
+    if unified:
+        assert runtimes[components.WRITABLE_CGROUPS]["cgroup_writable"] is True
+        assert set(runtimes) == {components.WRITABLE_CGROUPS}, "other pods can't write theirs"
+
+
 def test_containerd_gives_pods_addresses_of_their_node(here: Layout) -> None:
-    component = components.containerd(here, 7, Path("/bin"))
+    component = components.containerd(here, 7, Path("/bin"), unified=False)
     texts = {path: content for path, content in component.files}
     (listed,) = (path for path in texts if path.suffix == ".conflist")
     (toml,) = (path for path in texts if path.suffix == ".toml")
@@ -152,7 +163,7 @@ def test_containerd_gives_pods_addresses_of_their_node(here: Layout) -> None:
 
 def test_containers_may_lock_as_much_memory_as_containerd_can_have(here: Layout) -> None:
     """More than it was started with, if the sandbox has CAP_SYS_RESOURCE."""
-    command = components.containerd(here, 1, Path("/bin")).command
+    command = components.containerd(here, 1, Path("/bin"), unified=False).command
     before = list(command[: command.index("containerd")])
     look = ["sh", "-c", "ulimit -S -l; ulimit -H -l"]
     lower = ["sh", "-c", 'ulimit -S -l 64; ulimit -H -l 4096; exec "$@"', "sh"]
@@ -179,7 +190,7 @@ def test_every_component_has_a_name_of_its_own_and_files_in_its_sandbox(here: La
         components.scheduler(here),
         components.volumes(here),
         components.forward(9),
-        *(components.containerd(here, number, Path("/bin")) for number in (1, 2)),
+        *(components.containerd(here, number, Path("/bin"), unified=True) for number in (1, 2)),
         *(components.kubelet(here, number, "/x") for number in (1, 2)),
         *(components.kube_proxy(here, number) for number in (1, 2)),
     ]

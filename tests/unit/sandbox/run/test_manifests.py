@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from seltzer_sandbox.run import apiserver, manifests, network
+from seltzer_sandbox.run import apiserver, components, manifests, network
 
-ALL = manifests.all_manifests()
+ALL = manifests.all_manifests(unified=True)
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -25,6 +25,12 @@ def test_exactly_one_storage_class_is_the_default() -> None:
     defaults = [each for each in of("StorageClass") if each["metadata"]["annotations"].get(DEFAULT_CLASS) == "true"]
     assert [each["metadata"]["name"] for each in defaults] == ["shared"]
     assert names("StorageClass") == {"shared", "limited"}
+
+
+def test_the_runtime_class_is_one_that_containerd_knows() -> None:
+    (found,) = of("RuntimeClass")
+    assert found["handler"] == found["metadata"]["name"] == components.WRITABLE_CGROUPS
+    assert all(each["kind"] != "RuntimeClass" for each in manifests.all_manifests(unified=False))
 
 
 @pytest.mark.parametrize("manifest", ALL, ids=lambda manifest: f"{manifest['kind']}/{manifest['metadata']['name']}")
