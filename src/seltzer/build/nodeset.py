@@ -10,11 +10,11 @@ from importlib import resources as files
 from typing import Any
 
 from seltzer.api.core import ConfigMap
-from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
+from seltzer.api.labels import BUSY, CHECKS, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, node_names, pods, quantity, users, volumes
+from . import checks, clients, names, network, node_names, pods, quantity, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -53,6 +53,7 @@ def pods_of(
             SAFE_TO_EVICT: "true",
             **built["metadata"].get("annotations", {}),
             **({USERS: known_users} if known_users else {}),
+            **({CHECKS: checks.digest(nodeset)} if nodeset.spec.checks else {}),
         },
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
@@ -145,6 +146,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
             users.volume(*users_in(nodeset, cluster)),
             {"name": "shm", "emptyDir": dict(_SHM)},
             *(volume for volume, _ in volumes.of_nodeset(nodeset, cluster)),
+            *checks.volumes(nodeset),
         ],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
@@ -174,14 +176,12 @@ def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
     """Without its size, which depends on the user's changes."""
+    words = ["/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)]
     return {
         "name": "slurmd",
         "image": nodeset.spec.image or images.of(slurmd.NAME),
         "imagePullPolicy": images.pull_policy,
-        "command": [
-            *("/bin/bash", "-c", _SCRIPT, "seltzer"),
-            *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)),
-        ],
+        "command": ["/bin/bash", "-c", _SCRIPT, "seltzer", *checks.command(nodeset, words)],
         "env": [
             pods.from_field("POD_NAME", "metadata.name"),
             *clients.environment(cluster),
@@ -202,6 +202,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             # For the ranks of MPI programs; containers have 64 MiB by default.
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
             *(mount for _, mount in volumes.of_nodeset(nodeset, cluster)),
+            *checks.mounts(nodeset),
         ],
     }
 
