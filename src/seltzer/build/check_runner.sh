@@ -149,6 +149,7 @@ run() {
 attempt() {
     local why
     if why=$(run "$1" "$2"); then
+        [[ -e $STATE/adopted ]] || : >"$STATE/passed.$1"
         [[ -e $STATE/failed.$1 ]] && { say "check $1 passes again"; rm -f "$STATE/failed.$1"; }
         return 0
     fi
@@ -193,14 +194,15 @@ cause() {
 }
 
 # Tell Slurm which checks fail, if its record says something else, and drain the node if nobody else has done anything to
-# it. Fails if Slurm can't be told, or has no record of the node.
-report() {
+# it. Fails if Slurm can't be told, or has no record of the node. In a shell of its own, which lets go of the lock.
+report() (
     local record extra='' facts cause state=''
     exec 9>"$STATE/lock"
     flock -w 20 9 || return
-    facts=$(facts) cause=$(cause)
     record=$(timeout -k 1 10 scontrol -o show node "$NODE" 2>/dev/null) || return
     [[ $record == "NodeName=$NODE "* ]] || return
+    [[ -e $STATE/adopted ]] || adopt "$record"
+    facts=$(facts) cause=$(cause)
     [[ $record =~ \ Extra=(\{\"seltzer-checks\":\{[^\}]*\}\}) ]] && extra=${BASH_REMATCH[1]}
     [[ $record =~ \ State=([^ ]+) ]] && state=${BASH_REMATCH[1]}
     # A node that has never failed a check needs no report.
@@ -212,21 +214,21 @@ report() {
         echo $(($(uptime) + SETTLE)) >"$STATE/again"
     fi
     echo "$facts" >"$STATE/told"
-} 2>/dev/null
+) 2>/dev/null
 
 # What Slurm can't be told doesn't count, and is tried again: by then, a network that was down may be back.
 forget() {
     [[ $(facts) == "$(<"$STATE/told")" ]] || rm -f "$STATE/failed.$1"
 } 2>/dev/null
 
-# Checks that had failed before the container was started again have to pass.
+# Checks that had failed before the container was started again have to pass: $1 is the node's record.
 adopt() {
-    local record name
-    record=$(timeout -k 1 10 scontrol -o show node "$NODE" 2>/dev/null)
+    local name
     while read -r name _; do
-        [[ $record =~ \ Extra=\{\"seltzer-checks\":\{[^\}]*\"$name\":\"([^\"]*)\" ]] || continue
-        [[ -e $STATE/failed.$name ]] || echo "${BASH_REMATCH[1]}" >"$STATE/failed.$name"
+        [[ $1 =~ \ Extra=\{\"seltzer-checks\":\{[^\}]*\"$name\":\"([^\"]*)\" ]] || continue
+        [[ -e $STATE/failed.$name || -e $STATE/passed.$name ]] || echo "${BASH_REMATCH[1]}" >"$STATE/failed.$name"
     done < <(listed)
+    : >"$STATE/adopted"
 }
 
 # --- what slurmd, its loop, and Prolog and Epilog run ------------------------------------------------------------------
@@ -273,11 +275,10 @@ loop() {
     echo $BASHPID >"$STATE/loop"
     stamp=$(readlink "$HERE/..data")
     until timeout -k 1 10 scontrol -o show node "$NODE" 2>/dev/null | grep -q "^NodeName=$NODE "; do sleep $TICK; done
-    [[ -e $STATE/adopted ]] || { adopt && : >"$STATE/adopted"; }
+    report || retry
     for name in "$STATE"/failed.*; do
         [[ -e $HERE/check.${name##*/failed.} ]] || rm -f "$name"
     done
-    echo 0 >"$STATE/again"
     verify=$(($(uptime) + VERIFY))
     while :; do
         # Kubernetes has replaced the files.

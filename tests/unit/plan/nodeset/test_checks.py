@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -37,10 +38,10 @@ def report(**failing: str) -> str:
     return json.dumps({"seltzer-checks": failing})
 
 
-def plan(known: Node, cordoned: bool = False, **annotations: str) -> NodeSetDecision:
+def plan(known: Node, cordoned: bool = False, annotations: Mapping[str, str] | None = None) -> NodeSetDecision:
     """A NodeSet of one node."""
     item = nodeset({"replicas": 1, "checks": CHECKS})
-    pods = pod(address="10.0.0.1", annotations=annotations)
+    pods = pod(address="10.0.0.1", annotations=annotations or {})
     return decide(seen(item, pods, slurm=slurm(known), machines={"worker": machine(cordoned=cordoned)}))
 
 
@@ -257,14 +258,14 @@ def test_a_pod_says_which_checks_fail_and_asks_for_another_machine() -> None:
 
 def test_a_pod_says_when_they_pass_again() -> None:
     annotations = {FAILED_CHECKS: "gpu", REPLACE_MACHINE: "check gpu: lost"}
-    found = patch(plan(node(extra=report()), **annotations))
+    found = patch(plan(node(extra=report()), annotations=annotations))
     (condition,) = [each for each in found.conditions if each.type == CHECKS_PASSED]
     assert condition.status == "True"
     assert {key: found.annotations[key] for key in annotations} == {FAILED_CHECKS: None, REPLACE_MACHINE: None}
 
 
 def test_what_a_pod_says_stays_while_nothing_is_known() -> None:
-    found = plan(node(), **{FAILED_CHECKS: "gpu"})
+    found = plan(node(), annotations={FAILED_CHECKS: "gpu"})
     assert all(FAILED_CHECKS not in each.annotations for update in found.pod_updates for each in update.patches)
     item = nodeset({"replicas": 1, "checks": CHECKS})
     silent = decide(seen(item, pod(annotations={FAILED_CHECKS: "gpu"}), slurm=UNKNOWN))
@@ -301,7 +302,7 @@ def test_a_thousand_nodes_are_one_event_for_each_check() -> None:
 
 
 def test_that_a_check_passes_is_an_event() -> None:
-    update = PatchPods((patch(plan(node(extra=report(scratch="gone")), **{FAILED_CHECKS: "disk,scratch"})),))
+    update = PatchPods((patch(plan(node(extra=report(scratch="gone")), annotations={FAILED_CHECKS: "disk,scratch"})),))
     item = nodeset({"checks": CHECKS})
     now = status(seen(item, slurm=slurm(node())), plan(node()), (), "2030-01-01T00:00:00Z")
     told = [each for each in events(item, now, [update]) if each.reason.startswith("Check")]
