@@ -492,7 +492,8 @@ REPORT = '{"seltzer-checks":{"disk":"/tmp is full","gone":"x"}}'
         (
             drained(reason="seltzer: check disk: /tmp is full"),
             "Seltzer drained it 5m ago: check disk: /tmp is full. Nothing is wrong with its Kubernetes node n1. "
-            "Seltzer resumes it by itself when check disk passes. 'seltzer logs demo cpu-0' shows what its slurmd says.",
+            "Seltzer resumes it by itself when check disk passes. 'seltzer logs demo cpu-0' shows what its slurmd "
+            "says.",
         ),
         (
             drained(),
