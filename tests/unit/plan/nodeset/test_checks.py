@@ -172,10 +172,16 @@ def test_a_persons_drain_is_never_touched_by_any_sequence_of_results(steps: list
                 operator.think()
             case "work":
                 operator.act_late(0, 9)
+        drained = {each: checks.drained_by(world.records[each].seen()) for each in world.records}
         if what in ("drain", "silent drain", "down"):
             held[name] = record.reason
         else:
             seconds(world, operator, what == "work")
+        for each, check in drained.items():
+            if check and not world.records[each].drained:
+                assert check not in json.loads(world.records[each].extra)["seltzer-checks"], (
+                    "nobody said that it passes"
+                )
         for each, reason in held.items():
             assert world.records[each].reason == reason
             assert world.records[each].drained or world.records[each].down
