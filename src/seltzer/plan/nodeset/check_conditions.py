@@ -44,6 +44,8 @@ def _patch(pod: Pod, node: Node | None, wanted: Sequence[Check], now: str) -> Po
     failures: tuple[Failure, ...] | None = ()
     if wanted:
         failures = checks.failures(node, wanted) if node else None
+    elif FAILED_CHECKS not in pod.metadata.annotations:
+        return None
     if failures is None or pod_state.finished(pod):
         return None  # unknown: what the pod says stays
     annotations = {

@@ -17,6 +17,7 @@ from seltzer.plan.slurm_state import ADDED, OURS
 from seltzer.slurm.models import Node
 
 REASON = f"{OURS}check "
+_BEGINS = '{"seltzer-checks":'
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def _one_line(output: str) -> str:
 
 
 def _report(node: Node) -> Mapping[str, str] | None:
+    if not node.extra.startswith(_BEGINS):
+        return None
     try:
         return msgspec.json.decode(node.extra, type=_Report).failed
-    except (msgspec.MsgspecError, UnicodeError):  # somebody else's, or nothing
+    except (msgspec.MsgspecError, UnicodeError):  # somebody else's
         return None
