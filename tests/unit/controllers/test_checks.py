@@ -30,7 +30,7 @@ def uids(rig: Rig) -> set[str]:
 
 def told(rig: Rig) -> dict[str, str]:
     return {
-        item["reason"]: item.get("note", item.get("message", ""))
+        str(item["reason"]): str(item.get("note", item.get("message", "")))
         for id_, item in rig._server.state.everything()
         if id_.plural == "events"
     }
