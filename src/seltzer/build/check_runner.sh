@@ -12,7 +12,7 @@ readonly HERE=${BASH_SOURCE[0]%/*} STATE=${SELTZER_CHECKS_STATE:-/run/seltzer-ch
 readonly NODE=${SLURMD_NODENAME:-${POD_NAME-}}
 # How much is kept of what a check prints: while it runs, and in Slurm.
 readonly KEPT=2000 SHOWN=160
-readonly TICK=2 VERIFY=300 SETTLE=20
+readonly TICK=3 VERIFY=300 SETTLE=20
 
 # The environment of checks and of this script. slurmd's stays as it is.
 prepare() {
@@ -275,6 +275,7 @@ loop() {
     echo $BASHPID >"$STATE/loop"
     stamp=$(readlink "$HERE/..data")
     until timeout -k 1 10 scontrol -o show node "$NODE" 2>/dev/null | grep -q "^NodeName=$NODE "; do sleep $TICK; done
+    [[ -e /run/slurm/conf/slurm.conf ]] && unset SLURM_CONF_SERVER
     report || retry
     for name in "$STATE"/failed.*; do
         [[ -e $HERE/check.${name##*/failed.} ]] || rm -f "$name"
@@ -320,7 +321,11 @@ around_job() {
     exit 0
 } 2>/dev/null
 
-mkdir -p -m 700 "$STATE" || exit 0
+if ! mkdir -p -m 700 "$STATE"; then
+    # A node without checks is better than none.
+    [[ $1 == slurmd ]] && shift && exec "$@"
+    exit 0
+fi
 case ${1-} in
 slurmd) shift && become_slurmd "$@" ;;
 loop) prepare && loop ;;

@@ -38,7 +38,7 @@ class Node:
         bin_.mkdir()
         runner = FOLDER.joinpath("check_runner.sh").read_text()
         # Time is what a test says, and passes quickly.
-        runner = runner.replace('<"$PROC/uptime"', '<"$STATE/uptime"').replace("readonly TICK=2", "readonly TICK=0.05")
+        runner = runner.replace('<"$PROC/uptime"', '<"$STATE/uptime"').replace("readonly TICK=3", "readonly TICK=0.05")
         assert "$STATE/uptime" in runner
         assert "TICK=0.05" in runner
         assert "waited < 50" in FOLDER.joinpath("check_library.sh").read_text()
@@ -285,6 +285,12 @@ def test_a_new_node_begins_drained_if_a_check_fails_at_its_start(node: Node) -> 
 
 def test_slurmd_is_started_as_it_would_be_without_checks(node: Node) -> None:
     node.check("gpu", "true", when="start")
+    assert started(node, "CPUs=4")[2:] == ["-Z", "--conf", "CPUs=4"]
+
+
+def test_slurmd_starts_although_no_check_can_run(node: Node) -> None:
+    node.check("gpu", "false", when="start")
+    node.env["SELTZER_CHECKS_STATE"] = "/proc/nowhere"
     assert started(node, "CPUs=4")[2:] == ["-Z", "--conf", "CPUs=4"]
 
 
