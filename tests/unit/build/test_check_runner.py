@@ -265,7 +265,8 @@ def started(node: Node, *words: str) -> list[str]:
     slurmd = node.start(*SLURMD, *words)
     slurmd.wait()
     # The loop outlives it: no container ends.
-    os.killpg(slurmd.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(slurmd.pid, signal.SIGKILL)
     return node.log.splitlines()
 
 
