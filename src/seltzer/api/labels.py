@@ -44,6 +44,15 @@ USERS: Final = "seltzer.dev/users"
 KEY_PARTS: Final = "seltzer.dev/key-parts"
 """On the ConfigMap with the users: how many ConfigMaps have their keys."""
 
+CHECKS: Final = "seltzer.dev/checks"
+"""On a pod: the digest of the checks that its NodeSet has for it."""
+FAILED_CHECKS: Final = "seltzer.dev/failed-checks"
+"""On a pod: the names of the checks that fail on its node, with commas."""
+REPLACE_MACHINE: Final = "seltzer.dev/replace-machine"
+"""On a pod: a check asks for another Kubernetes node, and says why."""
+CHECKS_PASSED: Final = "seltzer.dev/ChecksPassed"
+"""A condition of a pod on whose node a check has failed: whether all pass now."""
+
 FINALIZER: Final = "seltzer.dev/drain"
 
 # Slurm's state, on slurmd's pods.

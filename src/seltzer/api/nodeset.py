@@ -4,7 +4,6 @@ Every field here has an effect. These names are reserved for later, so that the 
 
 - `spec.autoscale`: replicas that follow the queue.
 - `spec.topology`: topology, if it can't be detected in the pod.
-- `spec.health`: custom checks that drain a node.
 - `spec.network`: macvlan and ipvlan addresses.
 - `spec.update.partition`, `.order`: finer steps of a roll-out.
 """
@@ -16,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from .checks import Checks
 from .common import (
     API_VERSION,
     NAME_RULE,
@@ -240,6 +240,10 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
     mounts: Mounts = ()
     """More volumes for the nodes, beside the cluster's spec.mounts. One with the same name or path replaces the
     cluster's."""
+
+    checks: Checks = ()
+    """Health checks of the nodes. The first check replaces the pods, as does the removal of the last one; other changes
+    of the list reach the running pods within seconds."""
 
     drain: Drain = Drain()
 

@@ -14,7 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import gpus, journal, limits, names, partitions, userconf
+from . import checks, gpus, journal, limits, names, partitions, userconf
 from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
@@ -32,7 +32,7 @@ _CONNECTIONS = "conmgr_max_connections=16384"
 _JOINED = frozenset({"debugflags", "grestypes", "reconfigflags", "slurmctldparameters", "slurmdparameters"})
 
 # Slurm runs all of them, ours first.
-_REPEATED = frozenset({"prolog"})
+_REPEATED = frozenset({"prolog", "epilog"})
 _HOME_PROLOG = "seltzer-home"
 
 # On a reconfigure slurmctld executes itself again and reads everything (tried with MaxNodeCount, GresTypes,
@@ -88,9 +88,12 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         user = journal.keep(user)
     homes = _home_files() if cluster.spec.home or any(each.spec.home for each in nodesets) else {}
     # Without a path slurmctld sends the file to the nodes: any image can be a node.
-    prologs = [("Prolog", name) for name in homes]
+    hooks = checks.hooks(nodesets)
+    scripts = [*(("Prolog", name) for name in homes), *((key, name) for key, (name, _) in hooks.items())]
     lines = [
-        *_settings([*identity(cluster), *_defaults(cluster), *gpus.settings(nodesets), *prologs], user.settings),
+        *_settings(
+            [*identity(cluster), *_defaults(cluster, bool(hooks)), *gpus.settings(nodesets), *scripts], user.settings
+        ),
         *user.definitions,
         *partitions.sets(nodesets),
         # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
@@ -100,7 +103,14 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
     except conf.ConfError as error:
         raise ConfigRefused(f"{error}") from None
-    all_files = {**limits.files(cluster), **user.files, **gpus.config_files(nodesets, user.files), **homes, MAIN: text}
+    all_files = {
+        **limits.files(cluster),
+        **user.files,
+        **gpus.config_files(nodesets, user.files),
+        **homes,
+        **dict(hooks.values()),
+        MAIN: text,
+    }
     size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")
@@ -115,7 +125,7 @@ def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
     return tuple(key for key in sorted(RESTART_KEYS) if old[key] != new[key])
 
 
-def _defaults(cluster: SlurmCluster) -> list[Pair]:
+def _defaults(cluster: SlurmCluster, hooks: bool) -> list[Pair]:
     return [
         # slurmds and clients fetch their configuration from slurmctld, also one that changed while it was down.
         ("SlurmctldParameters", f"enable_configless,{_CONNECTIONS}"),
@@ -140,7 +150,8 @@ def _defaults(cluster: SlurmCluster) -> list[Pair]:
         # The groups of users in jobs and of AllowGroups follow the published users, not ten minutes later.
         ("GroupUpdateTime", "10"),
         # By default a batch job waits 3 s before Slurm looks for a node, also after a failover.
-        ("SchedulerParameters", "batch_sched_delay=1"),
+        # A job whose Prolog fails goes elsewhere, and isn't held: the check says that the node isn't well.
+        ("SchedulerParameters", f"batch_sched_delay=1{',nohold_on_prolog_fail' if hooks else ''}"),
         # Makes slurmctld log every job start: those of the backfill scheduler are logged only with this flag.
         ("DebugFlags", "HetJob"),
         # Accounting can miss jobs that are purged sooner.

@@ -141,6 +141,11 @@ def nodeset_group(nodeset: NodeSet) -> str:
     return f"{nodeset.metadata.name}.group"
 
 
+def nodeset_checks(nodeset: NodeSet) -> str:
+    """The ConfigMap with the NodeSet's checks. The dot rules out the name of an object of a cluster."""
+    return f"{nodeset.metadata.name}.checks"
+
+
 def nodeset_policy(nodeset: NodeSet) -> str:
     """The NetworkPolicy of a NodeSet that isn't in its cluster's namespace."""
     return f"{nodeset.metadata.name}-slurmd"

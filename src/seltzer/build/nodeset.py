@@ -10,11 +10,11 @@ from importlib import resources as files
 from typing import Any
 
 from seltzer.api.core import ConfigMap
-from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
+from seltzer.api.labels import BUSY, CHECKS, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, gpus, names, network, node_names, pods, quantity, users, volumes
+from . import checks, clients, gpus, names, network, node_names, pods, quantity, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -54,6 +54,7 @@ def pods_of(
             SAFE_TO_EVICT: "true",
             **built["metadata"].get("annotations", {}),
             **({USERS: known_users} if known_users else {}),
+            **({CHECKS: checks.digest(nodeset)} if nodeset.spec.checks else {}),
         },
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
@@ -147,6 +148,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
             users.volume(*users_in(nodeset, cluster)),
             {"name": "shm", "emptyDir": dict(_SHM)},
             *(volume for volume, _ in volumes.of_nodeset(nodeset, cluster)),
+            *checks.volumes(nodeset),
         ],
     }
     labels = {**names.labels(cluster, "slurmd"), names.NODESET: nodeset.metadata.name}
@@ -184,14 +186,13 @@ def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
     """Without its size, which depends on the user's changes."""
+    words = ["/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)]
+    script = f"{_CGROUPS}{_SCRIPT}" if _has_cgroups(cluster) else _SCRIPT
     return {
         "name": "slurmd",
         "image": nodeset.spec.image or images.of(slurmd.NAME),
         "imagePullPolicy": images.pull_policy,
-        "command": [
-            *("/bin/bash", "-c", f"{_CGROUPS}{_SCRIPT}" if _has_cgroups(cluster) else _SCRIPT, "seltzer"),
-            *("/usr/sbin/slurmd", "-D", "-Z", "-N", "$(POD_NAME)", *clients.conf_server(cluster)),
-        ],
+        "command": ["/bin/bash", "-c", script, "seltzer", *checks.command(nodeset, words)],
         "env": [
             pods.from_field("POD_NAME", "metadata.name"),
             *clients.environment(cluster),
@@ -212,6 +213,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             # For the ranks of MPI programs; containers have 64 MiB by default.
             {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
             *(mount for _, mount in volumes.of_nodeset(nodeset, cluster)),
+            *checks.mounts(nodeset),
         ],
     }
 

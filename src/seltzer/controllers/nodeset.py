@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from seltzer.api.core import PersistentVolumeClaim
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names, users
+from seltzer.build import checks, names, users
 from seltzer.build import nodeset as build
 from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
@@ -129,6 +129,7 @@ class NodeSetController:
             ending_partition=ending,
             machines=caches.machines.of({pod.spec.node_name for pod in pods}),
             users=self._users(nodeset, cluster),
+            checks=self._checks(nodeset),
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
         return _with_feeds(seen, connection) if connection else seen
@@ -139,6 +140,11 @@ class NodeSetController:
             return ""
         keys = (Key(nodeset.metadata.namespace, name) for name in build.users_in(nodeset, cluster))
         return users.digest(*(self._caches.config_maps.get(key) for key in keys))
+
+    def _checks(self, nodeset: NodeSet) -> str:
+        """The digest of the checks in the ConfigMap that the pods mount; empty without checks."""
+        found = self._caches.config_maps.get(Key(nodeset.metadata.namespace, names.nodeset_checks(nodeset)))
+        return found.metadata.annotations.get(names.CHECKSUM, "") if found and nodeset.spec.checks else ""
 
     def _template(self, nodeset: NodeSet, time_now: float) -> tuple[str | None, str]:
         built = self._built(nodeset, time_now)
@@ -173,6 +179,11 @@ class NodeSetController:
             return []
         budget = build.budget(nodeset, cluster, all_pods=needs.protects == "everyone")
         manifests = list(self._shared.children.absent([budget])) if needs.only_create else [budget]
+        if nodeset.spec.checks or self._caches.config_maps.get(
+            Key(nodeset.metadata.namespace, names.nodeset_checks(nodeset))
+        ):
+            # Also without checks: pods that are still to be replaced stop running the earlier ones.
+            manifests.append(checks.config_map(nodeset, cluster))
         secret = self._caches.secrets.get(Key(cluster.metadata.namespace, names.keys(cluster)))
         if needs.key and (data := secret.data.get(names.SLURM_KEY) if secret else None):
             home = cluster.metadata.namespace

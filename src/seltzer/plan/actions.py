@@ -103,6 +103,17 @@ class RemoveStuckPod:
 
 
 @dataclass(frozen=True)
+class CheckChange:
+    """A check that has failed or passed on a node, for people."""
+
+    check: str
+    passed: bool
+    output: str = ""
+    # The Kubernetes node, if the check asks for another one.
+    machine: str = ""
+
+
+@dataclass(frozen=True)
 class PodPatch:
     """What a pod doesn't show yet; None removes a label or an annotation."""
 
@@ -111,6 +122,7 @@ class PodPatch:
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
     conditions: tuple[ObjectCondition, ...]
+    checks: tuple[CheckChange, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,8 @@ class ResumeNodes:
     names: tuple[str, ...]
     # What is over, by name, for people.
     why: Mapping[str, str] = field(default_factory=dict, compare=False)
+    # What their checks had reported, by name: a node where that has changed stays as it is.
+    extras: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

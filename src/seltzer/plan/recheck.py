@@ -118,6 +118,8 @@ def is_due(action: OnSlurm, node: Node) -> bool:
                 return not node.drained and node.reason == reason
             return not node.drained or (slurm_state.drained_by_us(node) and node.reason != reason)
         case ResumeNodes():
+            if node.extra != action.extras.get(node.name, node.extra):
+                return False
             if node.drained:
                 return slurm_state.drained_by_us(node)
             return slurm_state.down_by_us(node) or slurm_state.down_by_outage(node)

@@ -17,8 +17,8 @@ from seltzer.api.core import Pod
 from seltzer.api.labels import NODESET, UNLIMITED
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.plan.nodeset import drain_causes, pod_conditions
-from seltzer.plan.slurm_state import MARK, OURS, is_ours
+from seltzer.plan.nodeset import checks, drain_causes, pod_conditions
+from seltzer.plan.slurm_state import ADDED, MARK, OURS, is_ours
 from seltzer.plan.users.accounts import BUILT_IN_USER
 from seltzer.slurm.models import Node
 from seltzer.slurm.snapshot import Job, Snapshot
@@ -108,7 +108,13 @@ class Facts:
         if pod:
             return pod.metadata.labels.get(NODESET, "")
         mark = node.comment if node else ""
-        return mark.removeprefix(MARK).rpartition("/")[2] if mark.startswith(MARK) else ""
+        return mark.removeprefix(MARK).partition(ADDED)[0].rpartition("/")[2] if mark.startswith(MARK) else ""
+
+    def failing(self, name: str) -> Sequence[str]:
+        """The checks that fail on a node, in words."""
+        node, pool = self.node(name), self.nodeset(name)
+        wanted = next((each.spec.checks for each in self.nodesets if each.metadata.name == pool), ())
+        return [each.words for each in (checks.failures(node, wanted) if node else None) or ()]
 
     @cached_property
     def _on(self) -> Mapping[str, Sequence[Job]]:

@@ -168,6 +168,8 @@ def remark(known: Facts, name: str) -> str:
     node, pod = known.node(name), known.pod(name)
     if node and node.reason:
         return facts.why(node)
+    if failing := known.failing(name):
+        return failing[0]
     if pod and (trouble := pod_state.trouble(pod)):
         return trouble_words(trouble, name)
     if node and known.pods is not None and pod is None:
@@ -216,6 +218,7 @@ def node_data(known: Facts, name: str) -> dict[str, object]:
         "nodeSet": known.nodeset(name) or None,
         "state": kind(node),
         "remark": remark(known, name),
+        "failedChecks": list(known.failing(name)),
         "pod": pod
         and {
             "namespace": pod.metadata.namespace,

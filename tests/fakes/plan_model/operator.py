@@ -114,7 +114,11 @@ class Operator:
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
         nodeset = objects.nodeset(
-            wish.replicas, deleted=wish.deleted, finalizer=world.finalizer, drain=wish.drain, update=wish.update
+            {"replicas": wish.replicas, "checks": wish.checks},
+            deleted=wish.deleted,
+            finalizer=world.finalizer,
+            drain=wish.drain,
+            update=wish.update,
         )
         if self._unread or next_pass.needs_fresh_nodes(nodeset, self._pods):
             # A pass waits until it has read its own writes.

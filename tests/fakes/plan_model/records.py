@@ -27,6 +27,8 @@ class Record:
     reason: str = ""
     reasoned: float = 0.0
     comment: str = ""
+    # What its checks have reported.
+    extra: str = ""
     last_busy: float = 0.0
     jobs: dict[int, str] = field(default_factory=dict)
     # Jobs that were told to end, and are being cleaned up.
@@ -104,6 +106,7 @@ class Record:
             reason=self.reason,
             since=int(self.reasoned),
             comment=self.comment,
+            extra=self.extra,
             alloc_cpus=used,
             address=self.address,
             busy_until=Number(set=True, number=int(self.last_busy)),

@@ -5,6 +5,7 @@ It holds what is true. What the operator sees of it, and what it does to it, is 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 
 from tests.builders import objects
@@ -12,6 +13,7 @@ from tests.fakes.plan_model.machines import ModelMachine
 from tests.fakes.plan_model.pods import ModelPod
 from tests.fakes.plan_model.records import CPUS, OUTAGE, Record
 
+from seltzer.api.checks import Check
 from seltzer.api.labels import SLURM_READY
 from seltzer.api.nodeset import Drain, Update
 
@@ -33,6 +35,7 @@ class Wish:
     closing: bool = False
     refused: bool = False
     crowded: bool = False
+    checks: tuple[Check, ...] = ()
 
     @property
     def update(self) -> Update:
@@ -261,6 +264,15 @@ class World:
 
     def person_resumes(self, name: str) -> None:
         self.records[name].resume()
+
+    def check(self, name: str, **failing: str) -> None:
+        """The runner in a pod reports which checks fail, with what they printed, and drains the node for the first of
+        them if nobody else has done anything to it: build/check_runner.sh."""
+        record = self.records[name]
+        record.extra = json.dumps({"seltzer-checks": failing})
+        draining = [each.name for each in self.wish.checks if each.name in failing and each.on_fail != "comment"]
+        if draining and not record.drained and not record.down:
+            record.drain(f"seltzer: check {draining[0]}: {failing[draining[0]]}", self.now)
 
     def jobs_of(self, pod: ModelPod) -> set[int]:
         """The jobs that would die with this pod."""

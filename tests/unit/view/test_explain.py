@@ -487,3 +487,30 @@ def test_programs_get_the_paragraph_and_what_it_is_made_of() -> None:
     data = json.loads(json.dumps(explain_node.explain(found, "cpu-1").data()))
     assert (data["kind"], data["node"]["name"], data["node"]["slurm"]["reasonSetBy"]) == ("node", "cpu-1", "ann")
     assert data["explanation"] == about_node(found, "cpu-1")
+
+
+CHECKED = nodeset({"replicas": 2, "checks": [{"name": "disk", "use": "disk"}, {"name": "net", "command": "true"}]})
+REPORT = '{"seltzer-checks":{"disk":"/tmp is full","gone":"x"}}'
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (
+            drained(reason="seltzer: check disk: /tmp is full"),
+            "Seltzer drained it 5m ago: check disk: /tmp is full. Nothing is wrong with its Kubernetes node n1. "
+            "Seltzer resumes it by itself when check disk passes. 'seltzer logs demo cpu-0' shows what its slurmd "
+            "says.",
+        ),
+        (
+            drained(),
+            "ann drained it 5m ago, and says: bad disk. Check disk: /tmp is full. Nothing is wrong with its Kubernetes "
+            "node n1. Seltzer never undoes what a person did: 'seltzer resume cpu-0' brings it back.",
+        ),
+        (node(cpus=4), "cpu-0 of demo is idle: 4 of 4 CPUs are free. Check disk: /tmp is full."),
+    ],
+)
+def test_a_failed_check_is_explained_whoever_drained_the_node(record: Node, words: str) -> None:
+    record = msgspec.structs.replace(record, extra=REPORT)
+    found = explain_node.explain(known(slurm(record), pod("cpu-0"), nodesets=[CHECKED]), "cpu-0")
+    assert " ".join(found.sentences).endswith(words)

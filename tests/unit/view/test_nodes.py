@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from tests.builders.facts import drained, known, pod
-from tests.builders.objects import machine, patched
+from tests.builders.objects import machine, nodeset, patched
 from tests.builders.slurm import CLOCK, job, node
 from tests.builders.slurm import snapshot as slurm
 
@@ -147,3 +147,10 @@ def test_programs_get_everything_and_null_for_what_nobody_knows() -> None:
     )
     (blind,) = json.loads(json.dumps(nodes.as_data(known(None, pod("cpu-0")), ["cpu-0"])))["nodes"]
     assert (blind["slurm"], blind["jobs"], blind["state"]) == (None, None, "unknown")
+
+
+def test_a_node_that_takes_jobs_although_a_check_fails_says_so() -> None:
+    checked = nodeset({"replicas": 1, "checks": [{"name": "disk", "use": "disk", "onFail": "comment"}]})
+    found = known(slurm(node(extra='{"seltzer-checks":{"disk":"/tmp is full"}}')), pod("cpu-0"), nodesets=[checked])
+    assert nodes.row(found, "cpu-0").reason == "check disk: /tmp is full"
+    assert nodes.node_data(found, "cpu-0")["failedChecks"] == ["check disk: /tmp is full"]

@@ -13,6 +13,7 @@ from typing import Any
 from seltzer.api.core import Node as KubeNode
 from seltzer.api.core import Pod, Taint, Terminated
 from seltzer.plan import pod_state
+from seltzer.plan.nodeset import checks
 from seltzer.plan.slurm_state import ADDED, OURS
 from seltzer.slurm.models import Node
 
@@ -158,8 +159,8 @@ def is_over(node: Node, machine: Machine | None) -> bool:
 
 
 def is_cause(reason: str) -> bool:
-    """Whether we drained a node because of its machine or its pod, and not to remove it."""
-    return reason.startswith((_MACHINE, f"{OURS}its pod is ", f"{OURS}slurmd's container "))
+    """Whether we drained a node because of its machine, its pod or a check, and not to remove it."""
+    return reason.startswith((_MACHINE, checks.REASON, f"{OURS}its pod is ", f"{OURS}slurmd's container "))
 
 
 def is_of_pod(cause: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from seltzer.api.core import Pod
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import Action, DownNodes, DrainNodes, MarkNodes, ResumeNodes, SetAddress
-from seltzer.plan.nodeset import drain_causes, node_records, resume_reason
+from seltzer.plan.nodeset import checks, drain_causes, node_records, resume_reason
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.wakeup import Wakeup
 from seltzer.slurm.models import Node
@@ -29,10 +29,12 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
     down: dict[str, list[str]] = {}
     drain: dict[str, list[str]] = {}
     resume: dict[str, str] = {}
+    wanted = seen.nodeset.spec.checks
     waits: set[str] = set()
     for pod, node in known:
         over = drain_causes.ended(pod, node)
         cause = drain_causes.of(pod, seen.machine(pod), seen.tolerations, seen.age(drain_causes.unready(pod, node)))
+        cause = cause or checks.cause(node, wanted)
         if over:
             if node.base != "DOWN" and slurm_state.may_go_down(node):
                 down.setdefault(slurm_state.kept_reason(node, over), []).append(node.name)
@@ -47,7 +49,7 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
                     drain.setdefault(cause, []).append(node.name)
                 else:
                     waits.add("a drain gets another reason when its Kubernetes node is calm")
-        elif slurm_state.drained_by_us(node) or slurm_state.down_by_us(node):
+        elif (slurm_state.drained_by_us(node) or slurm_state.down_by_us(node)) and checks.is_over(node, wanted):
             if _is_over(pod, node, seen):
                 resume[node.name] = resume_reason.why(pod, node)
             elif pod_state.ready(pod):  # readiness arrives as an event: no timer needed
@@ -59,7 +61,8 @@ def steps(staying: Sequence[Pod], seen: NodeSetObservation) -> DrainResumeSteps:
     actions: list[Action] = [DownNodes(tuple(sorted(names)), why) for why, names in sorted(down.items())]
     actions += [DrainNodes(tuple(sorted(names)), why) for why, names in sorted(drain.items())]
     if resume:
-        actions.append(ResumeNodes(tuple(sorted(resume)), resume))
+        extras = {node.name: node.extra for _, node in known if node.name in resume}
+        actions.append(ResumeNodes(tuple(sorted(resume)), resume, extras))
     actions += _saved([(pod, node) for pod, node in known if pod_state.ready(pod)], seen)
     return DrainResumeSteps(tuple(actions), tuple(map(Wakeup, sorted(waits))))
 
@@ -76,9 +79,12 @@ def _known(pods: Sequence[Pod], seen: NodeSetObservation) -> list[tuple[Pod, Nod
 
 def _saved(ready: Sequence[tuple[Pod, Node]], seen: NodeSetObservation) -> list[Action]:
     """Mark new records, which makes slurmctld save them, and correct addresses."""
-    mark = node_records.mark(seen.nodeset)
-    new = sorted(node.name for _, node in ready if node_records.needs_mark(node, mark))
-    actions: list[Action] = [MarkNodes(tuple(new), mark)] if new else []
+    comments: dict[str, list[str]] = {}
+    for _, node in ready:
+        comment = node_records.comment(node, seen.nodeset)
+        if node_records.needs_comment(node, comment):
+            comments.setdefault(comment, []).append(node.name)
+    actions: list[Action] = [MarkNodes(tuple(sorted(names)), comment) for comment, names in sorted(comments.items())]
     for pod, node in ready:
         if pod.status.pod_ip and _is_elsewhere(node, pod.status.pod_ip):
             actions.append(SetAddress((node.name,), pod.status.pod_ip))

@@ -11,22 +11,35 @@ from collections.abc import Sequence
 from seltzer.api.nodeset import NodeSet
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import Action, DeleteRecords, DownNodes
-from seltzer.plan.nodeset import deletion, unreachable_pods
+from seltzer.plan.nodeset import checks, deletion, unreachable_pods
 from seltzer.plan.nodeset.observation import NodeSetObservation
-from seltzer.plan.slurm_state import MARK, OURS
+from seltzer.plan.slurm_state import ADDED, MARK, OURS
 from seltzer.slurm.models import Node
 
 CROWD = 20
 
 
 def mark(nodeset: NodeSet) -> str:
-    """The comment of the records of a NodeSet's nodes."""
+    """How the comments of the records of a NodeSet's nodes begin."""
     return f"{MARK}{nodeset.metadata.namespace}/{nodeset.metadata.name}"
 
 
-def needs_mark(node: Node, mark: str) -> bool:
-    """Not if somebody else set a comment: it stays, and slurmctld has saved the record for it."""
-    return not node.comment or (node.comment.startswith(MARK) and node.comment != mark)
+def comment(node: Node, nodeset: NodeSet) -> str:
+    """The comment that a record should have: the mark, and the checks that fail but drain nothing."""
+    note = checks.note(node, nodeset.spec.checks)
+    if note is None and has_mark(node, mark(nodeset)):
+        return node.comment
+    return f"{mark(nodeset)}{ADDED}{note}" if note else mark(nodeset)
+
+
+def has_mark(node: Node, mark: str) -> bool:
+    """Whether a record has this mark, alone or with a note."""
+    return node.comment == mark or node.comment.startswith(f"{mark}{ADDED}")
+
+
+def needs_comment(node: Node, comment: str) -> bool:
+    """Not if somebody else set one: it stays, and slurmctld has saved the record for it."""
+    return not node.comment or (node.comment.startswith(MARK) and node.comment != comment)
 
 
 def of(seen: NodeSetObservation) -> list[Node]:
@@ -41,7 +54,7 @@ def of(seen: NodeSetObservation) -> list[Node]:
 
 def _is_ours(node: Node, seen: NodeSetObservation) -> bool:
     """Another NodeSet of this name may have, or have had, such nodes: the mark says whose they are."""
-    if node.comment == mark(seen.nodeset):
+    if has_mark(node, mark(seen.nodeset)):
         return True
     return seen.membership.member and not node.comment.startswith(MARK)
 

@@ -24,10 +24,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from seltzer.api.core import Pod
-from seltzer.api.labels import FINALIZER
+from seltzer.api.labels import CHECKS, FINALIZER, USERS
 from seltzer.plan import pod_state, wakeup
 from seltzer.plan.actions import Action, CreatePods, DeletePods, PatchPods, PodRef, SetFinalizer
 from seltzer.plan.nodeset import (
+    check_conditions,
     deletion,
     drain_resume,
     node_records,
@@ -35,9 +36,9 @@ from seltzer.plan.nodeset import (
     pod_roles,
     pod_selection,
     removal,
+    syncs,
     unreachable_pods,
     unregistered_pods,
-    user_syncs,
 )
 from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
@@ -169,7 +170,7 @@ def _is_on_unknown_machine(pod: Pod, seen: NodeSetObservation) -> bool:
 def _own(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Pod]:
     """Excludes pods whose Slurm record belongs to another NodeSet."""
     nodes, mark = seen.slurm.nodes or {}, node_records.mark(seen.nodeset)
-    return [pod for pod in pods if (node := nodes.get(pod.metadata.name)) is None or node.comment == mark]
+    return [pod for pod in pods if (node := nodes.get(pod.metadata.name)) is None or node_records.has_mark(node, mark)]
 
 
 def _leaving(seen: NodeSetObservation, surplus: Sequence[Pod], replacing: Sequence[Pod]) -> RemovalSteps:
@@ -251,7 +252,8 @@ def _pod_updates(
         updates = pod_conditions.unknown(shown, now, theirs)
     else:
         updates = pod_conditions.changes(shown, seen.slurm.nodes, seen.free_at, seen.slurm.now, now, theirs, arriving)
-    return user_syncs.added(updates, shown, seen.users)
+    updates = syncs.added(updates, shown, {USERS: seen.users, CHECKS: seen.checks})
+    return check_conditions.added(updates, shown, seen.slurm.nodes or {}, seen.nodeset.spec.checks, now)
 
 
 def _is_about_to_be_unreachable(seen: NodeSetObservation) -> bool:

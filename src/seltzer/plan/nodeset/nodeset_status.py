@@ -16,12 +16,13 @@ from seltzer.plan.actions import (
     DownNodes,
     DrainNodes,
     KillJobs,
+    PatchPods,
     PlannedEvent,
     ResumeNodes,
     SetAddress,
 )
 from seltzer.plan.conditions import Finding
-from seltzer.plan.nodeset import limits, node_records, pod_selection
+from seltzer.plan.nodeset import check_status, checks, limits, node_records, pod_selection
 from seltzer.plan.nodeset.deletion import deleted, partition
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
@@ -46,6 +47,7 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     findings += [seen.home] if seen.home else []
     findings += [limits.finding(alive)] if seen.limited else []
+    findings += check_status.finding(seen)
     known = seen.slurm.nodes is not None
     records = node_records.of(seen) if known else []
     return NodeSetStatus(
@@ -118,6 +120,7 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
     waiting = [pod.metadata.name for pod in decision.staying if pod_state.awaits_volumes(pod)]
     known = {*nodes, *waiting}
     missing = [name for name in names if name not in known]
+    failing = [name for name in names if name in nodes and checks.drained_by(nodes[name])]
     parts = []
     if refused:
         reason = nodes[refused[0]].reason or "no reason given"
@@ -125,6 +128,9 @@ def _others(seen: NodeSetObservation, decision: NodeSetDecision) -> str:
             f"Slurm refuses {_fold(refused)} ({reason}): the pod hasn't what it was promised; 'kubectl logs "
             f"{refused[0]}' says what it has; delete the pod for another try, then resume the node"
         )
+    if failing:
+        words = nodes[failing[0]].reason.removeprefix(slurm_state.OURS)
+        parts.append(f"{_fold(failing)} is drained by a health check ({words}), until it passes")
     if drained:
         reason = nodes[drained[0]].reason or "no reason given"
         parts.append(
@@ -228,11 +234,23 @@ def _limited(events: Iterable[PlannedEvent]) -> list[PlannedEvent]:
 
 # Reasons that are part of every NodeSet's life: actions have events of their own.
 _ROUTINE = frozenset(
-    {"Starting", "VolumePending", "Updating", "RollingOut", "Deleting", "NotAvailable", "Paused", "ClusterStarting"}
+    {
+        "CheckFailed",
+        "Starting",
+        "VolumePending",
+        "Updating",
+        "RollingOut",
+        "Deleting",
+        "NotAvailable",
+        "Paused",
+        "ClusterStarting",
+    }
 )
 
 
 def _events_of(action: Action) -> list[PlannedEvent]:
+    if isinstance(action, PatchPods):
+        return check_status.events(action.patches)
     if isinstance(action, ResumeNodes):
         # One call to Slurm, for nodes with different causes.
         causes: dict[str, list[str]] = {}

@@ -68,6 +68,8 @@ class NodeSetObservation:
     ages: Mapping[Hashable, float] = field(default_factory=dict)
     # The digest of the users that the pods mount; empty while there are none.
     users: str = ""
+    # The digest of the checks that the pods mount; empty if there are none.
+    checks: str = ""
 
     def age(self, thing: Hashable) -> float:
         """For how many seconds a fact has lasted; one that is new begins now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seltzer.api.core import Pod
 from seltzer.plan import pod_state, slurm_state
+from seltzer.plan.nodeset import checks
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node
 
@@ -27,6 +28,8 @@ def why(pod: Pod, node: Node) -> str:
         if name != pod.spec.node_name:
             return f"its pod is on {_MACHINE}{pod.spec.node_name} now, no longer on {name}"
         return f"{_MACHINE}{name} {_turned(matter)}"
+    if check := checks.drained_by(node):
+        return f"check {check} passes again, or isn't in the NodeSet any more"
     if reason.startswith("its pod is "):
         return "its pod is ready" if pod_state.ready(pod) else "nothing is the matter with its pod any more"
     if reason.startswith("slurmd's container "):

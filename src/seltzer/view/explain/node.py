@@ -9,6 +9,7 @@ from seltzer.api.core import Pod, Terminated
 from seltzer.api.nodeset import NodeSet
 from seltzer.errors import SeltzerError
 from seltzer.plan import pod_state, slurm_state
+from seltzer.plan.nodeset import checks
 from seltzer.plan.nodeset.pod_selection import SCALE_IN, UPDATE
 from seltzer.slurm.models import Node
 from seltzer.view import facts, nodes, times
@@ -45,7 +46,13 @@ def explain(known: Facts, name: str) -> NodeExplanation:
     if name not in known.names:
         hint = known.silence or (suggestion(name, known.names) if known.names else "it has no nodes")
         raise SeltzerError(f"{known.cluster.metadata.name} has no node {name!r} that is known; {hint}")
-    sentences = [_what(known, name), *_why(known, name), *_pod(known, name), *_machine(known, name)]
+    sentences = [
+        _what(known, name),
+        *_why(known, name),
+        *_checks(known, name),
+        *_pod(known, name),
+        *_machine(known, name),
+    ]
     return NodeExplanation(known, name, [*sentences, *_cure(known, name), *unknown(known)])
 
 
@@ -106,6 +113,13 @@ def _removal(known: Facts, name: str) -> str:
 
 def _nodeset(known: Facts, name: str) -> NodeSet | None:
     return next((each for each in known.nodesets if each.metadata.name == known.nodeset(name)), None)
+
+
+def _checks(known: Facts, name: str) -> list[str]:
+    """The checks that fail, unless Slurm's reason already says it."""
+    node = known.node(name)
+    said = node.reason if node else ""
+    return [f"Check {words.removeprefix('check ')}." for words in known.failing(name) if not said.endswith(words)]
 
 
 def _pod(known: Facts, name: str) -> list[str]:
@@ -197,6 +211,8 @@ def _by_itself(known: Facts, name: str, node: Node) -> str:
         return f"{'A new pod takes its place' if why == UPDATE else 'It goes'} {when}."
     if machine and why.startswith("Kubernetes node ") and not known.ailment(name):
         return "That is over: Seltzer resumes it by itself when it has been so for some seconds."
+    if check := checks.drained_by(node):
+        return f"Seltzer resumes it by itself when check {check} passes. {_logs(known, name)}"
     how = f": 'kubectl uncordon {machine.metadata.name}'" if machine and machine.spec.unschedulable else ""
     return f"Seltzer resumes it by itself when that is over{how}."
 
