@@ -105,7 +105,7 @@ def test_each_way_to_fail_drains_its_node_and_disturbs_no_job(cluster: Cluster) 
     for node in NODES[:4]:
         until(f"{node} takes jobs", lambda node=node: not reason(cluster, node))  # type: ignore[misc]
     until("all pass", lambda: cluster.condition("nodeset/cpu", "ChecksPassed")["status"] == "True")
-    until("the comment is gone", lambda: "check" not in _comment(cluster, "cpu-4"))
+    until("the comment is gone", lambda: note not in _comment(cluster, "cpu-4"))
     assert reason(cluster, "cpu-4") == "fan is loud", "a person's drain is undone"
     as_root(cluster, "scontrol", "update", "nodename=cpu-4", "state=resume")
     assert cluster.jobs()[job] == "RUNNING"

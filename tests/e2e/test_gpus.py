@@ -136,7 +136,8 @@ def test_a_node_with_fewer_gpus_than_its_limits_say_takes_no_jobs_and_says_why(
     with lost(installed):
         add(cluster, "less", {"nvidia.com/gpu": 1})
         until("the NodeSet says why", lambda: why in ready(cluster, "less").get("message", ""))
-    assert ready(cluster, "less")["reason"] == "NotAvailable"
+    # The condition passes through Starting.
+    until("the reason is NotAvailable", lambda: ready(cluster, "less")["reason"] == "NotAvailable")
     assert reason(cluster, "less-0") == why
     assert cluster.run("srun", "--partition=less", "--immediate=1", "true").code != 0
     (slurmd,) = cluster.get("pod/less-0")["status"]["containerStatuses"]
