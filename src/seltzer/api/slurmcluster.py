@@ -193,6 +193,11 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
 
     node_sets: NodeSetAccess = NodeSetAccess()
 
+    cgroups: Literal["disabled", "v2"] = "disabled"
+    """How jobs are kept to their memory and cores. With `v2` the kernel does it on all nodes; they need cgroup v2, and
+    containers that may write their own cgroups. `disabled` works everywhere: Slurm samples the memory of jobs and ends
+    those that exceed theirs, and nothing keeps a job to its cores."""
+
     config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
     """Configuration on top of Seltzer's, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and so on. A
     change is first tried in a scratch slurmctld. If that doesn't start, the change isn't rolled out, and the condition

@@ -14,7 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import journal, names, partitions, userconf
+from . import journal, limits, names, partitions, userconf
 from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
@@ -24,8 +24,6 @@ DIGEST = "seltzer.digest"
 RESTART = "seltzer.restart"
 _MOST_BYTES = 900_000
 _COMMENT = "Written by Seltzer: what spec.config of the SlurmCluster says is in here too. Changes are overwritten."
-# An unprivileged container can't make cgroups.
-_CGROUP = {"cgroup.conf": "CgroupPlugin=disabled\n"}
 
 # Daemons accept no more than 150 connections by default: a job that holds more, idle, keeps everybody else waiting.
 _CONNECTIONS = "conmgr_max_connections=16384"
@@ -92,7 +90,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     # Without a path slurmctld sends the file to the nodes: any image can be a node.
     prologs = [("Prolog", name) for name in homes]
     lines = [
-        *_settings([*identity(cluster), *_defaults(), *prologs], user.settings),
+        *_settings([*identity(cluster), *_defaults(cluster), *prologs], user.settings),
         *user.definitions,
         *partitions.sets(nodesets),
         # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
@@ -102,7 +100,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
     except conf.ConfError as error:
         raise ConfigRefused(f"{error}") from None
-    all_files = {**_CGROUP, **user.files, **homes, MAIN: text}
+    all_files = {**limits.files(cluster), **user.files, **homes, MAIN: text}
     size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")
@@ -117,7 +115,7 @@ def restart_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[s
     return tuple(key for key in sorted(RESTART_KEYS) if old[key] != new[key])
 
 
-def _defaults() -> list[Pair]:
+def _defaults(cluster: SlurmCluster) -> list[Pair]:
     return [
         # slurmds and clients fetch their configuration from slurmctld, also one that changed while it was down.
         ("SlurmctldParameters", f"enable_configless,{_CONNECTIONS}"),
@@ -127,13 +125,7 @@ def _defaults() -> list[Pair]:
         ("SlurmdSpoolDir", "/var/spool/slurmd"),
         ("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
         ("SlurmdPidFile", "/run/slurmd.pid"),
-        # An unprivileged container can't make cgroups.
-        ("ProctrackType", "proctrack/linuxproc"),
-        ("TaskPlugin", "task/none"),
-        # Measures jobs, for sstat, seff and accounting. A cgroup would be exact; see above.
-        ("JobAcctGatherType", "jobacct_gather/linux"),
-        ("SelectType", "select/cons_tres"),
-        ("SelectTypeParameters", "CR_Core"),
+        *limits.settings(cluster),
         ("MetricsType", "metrics/openmetrics"),
         # MPICH and its relatives form one world with a plain srun; Open MPI, which needs PMIx, warns (docs/mpi.md).
         ("MpiDefault", "pmi2"),
