@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -38,6 +39,11 @@ def parse(quantity: str | int) -> Fraction:
 def cpus(quantity: str | int) -> int:
     """Whole CPUs, rounded down; at least one, since Slurm has no fractions."""
     return max(1, int(parse(quantity)))
+
+
+def whole_cpus(quantity: str | int) -> int:
+    """Whole CPUs, rounded up, as Kubernetes tells a container how many its machine has."""
+    return max(1, math.ceil(parse(quantity)))
 
 
 def mebibytes(quantity: str | int) -> int:

@@ -70,19 +70,19 @@ def test_features_are_the_name_the_set_and_the_users() -> None:
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [
-        ({"resources": {"limits": {"cpu": 4, "memory": "8Gi"}}}, "CPUs=4 RealMemory=8192 "),
+        ({"resources": {"limits": {"cpu": 4, "memory": "8Gi"}}}, "CPUs=4 RealMemory=7632 "),
         ({"resources": {"limits": {"cpu": "2500m"}, "requests": {"memory": "1G"}}}, "CPUs=2 RealMemory=953 "),
         ({"resources": {"limits": {"cpu": 4}, "requests": {"cpu": 1}}}, "CPUs=4 RealMemory=$(SELTZER_MEMORY) "),
         ({"resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}, "CPUs=1 RealMemory=64 "),
         ({}, "CPUs=$(SELTZER_CPUS) RealMemory=$(SELTZER_MEMORY) "),
-        (container(resources={"limits": {"cpu": "3", "memory": "1Gi"}}), "CPUs=3 RealMemory=1024 "),
+        (container(resources={"limits": {"cpu": "3", "memory": "1Gi"}}), "CPUs=3 RealMemory=912 "),
         (
             {"resources": {"limits": {"cpu": 8, "memory": "1Gi"}}, **container(resources={"limits": {"cpu": 2}})},
-            "CPUs=2 RealMemory=1024 ",
+            "CPUs=2 RealMemory=912 ",
         ),
         (
             {"resources": {"limits": {"cpu": 8, "memory": "1Gi"}}, **container(resources={"limits": {"cpu": None}})},
-            "CPUs=$(SELTZER_CPUS) RealMemory=1024 ",
+            "CPUs=$(SELTZER_CPUS) RealMemory=912 ",
         ),
     ],
 )
