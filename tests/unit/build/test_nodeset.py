@@ -96,6 +96,13 @@ def test_slurm_is_told_what_the_container_may_use(spec: dict[str, Any], sizes: s
     }
 
 
+def test_a_limit_of_the_pod_is_told_since_the_container_does_not_see_it() -> None:
+    built = build({"podTemplate": {"spec": {"resources": {"limits": {"cpu": 2, "memory": "8Gi"}}}}})
+    assert conf(built).startswith("CPUs=2 RealMemory=7632 ")
+    assert {"name": "SELTZER_MEMORY_LIMIT", "value": str(8 << 30)} in slurmd(built)["env"]
+    assert "SELTZER_MEMORY_LIMIT" not in {variable["name"] for variable in slurmd(build({}))["env"]}
+
+
 SHM = {"medium": "Memory", "sizeLimit": "5Gi"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,9 +65,9 @@ while read -r line <&3; do
     [[ $line == *"$2"* ]] && exit
 done
 """
-CAPABLE = shutil.which("gcc") and not subprocess.run(["unshare", "-r", "-p", "-f", "--mount-proc", "true"]).returncode
+CAPABLE = not subprocess.run(["unshare", "-r", "-p", "-f", "--mount-proc", "true"]).returncode
 pytestmark = [
-    pytest.mark.skipif(not CAPABLE, reason="this machine has no compiler or no namespaces"),
+    pytest.mark.skipif(not CAPABLE, reason="this user may have no namespaces"),
     pytest.mark.real_time,
 ]
 
