@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
 
 def python(cluster: Cluster, program: str, *options: str) -> str:
     """Submit a job that is one Python process; its ID."""
-    return cluster.sbatch(f"exec python3 -c {program!r}", "--partition=small", *options)
+    return cluster.sbatch(f"exec python3 -c {shlex.quote(program)}", "--partition=small", *options)
 
 
 def memory_of(cluster: Cluster, job: str) -> int:
@@ -89,7 +90,7 @@ def test_a_job_over_its_memory_is_ended_and_says_why(cluster: Cluster) -> None:
 
 
 def test_a_task_of_an_array_is_ended_alone(cluster: Cluster) -> None:
-    script = f"[ $SLURM_ARRAY_TASK_ID = 2 ] && exec python3 -c {HOLD.format(200)!r}; sleep 900"
+    script = f"[ $SLURM_ARRAY_TASK_ID = 2 ] && exec python3 -c {shlex.quote(HOLD.format(200))}; sleep 900"
     array = cluster.sbatch(script, "--partition=small", "--array=0-2", "--mem=100")
     until("the task is out of memory", lambda: cluster.jobs().get(f"{array}_2") == "OUT_OF_MEMORY")
     assert [cluster.jobs()[f"{array}_{task}"] for task in (0, 1)] == ["RUNNING", "RUNNING"]
@@ -125,7 +126,9 @@ def test_when_the_pod_is_out_of_memory_the_hog_ends_and_its_neighbours_go_on(clu
 def test_files_that_ended_jobs_left_in_shared_memory_are_removed_when_it_is_short(cluster: Cluster) -> None:
     left = cluster.sbatch("head -c 300M /dev/zero >/dev/shm/left", "--partition=small", "--mem=100")
     assert ends(cluster, left)["JobState"] == "COMPLETED"
-    job = cluster.sbatch(f"exec python3 -c {HOLD.format(300)!r}", "--partition=small", "--mem=400", user="bob")
+    job = cluster.sbatch(
+        f"exec python3 -c {shlex.quote(HOLD.format(300))}", "--partition=small", "--mem=400", user="bob"
+    )
     cluster.wait_for_job(job, "RUNNING")
     until("they are gone", lambda: cluster.kubectl("exec", "small-0", "--", "ls", "/dev/shm").stdout.find("left") < 0)
     assert cluster.jobs()[job] == "RUNNING"
