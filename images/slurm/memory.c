@@ -48,18 +48,18 @@ static void relieve(const struct level *level)
 		jobs[at].used = used_by_job(&jobs[at], RESIDENT);
 	unsigned stopped = (worst = worst_job()) ? worst->id : 0;
 	if (worst)
-		signal_job(stopped, SIGSTOP, 0);
+		brake(stopped, SIGSTOP);
 	for (size_t at = 0; at < job_count; at++)
 		jobs[at].used = used_by_job(&jobs[at], OWN);
 	int orphans = find_files();
 	worst = orphans ? NULL : worst_job();
 	if (stopped && (!worst || worst->id != stopped))
-		signal_job(stopped, SIGCONT, 0);
+		brake(stopped, SIGCONT);
 	/* The kernel may have been faster. */
 	struct level again = look();
 	if (!is_short(&again)) {
 		if (worst && worst->id == stopped)
-			signal_job(stopped, SIGCONT, 0);
+			brake(stopped, SIGCONT);
 		return;
 	}
 	if (orphans) {

@@ -87,6 +87,14 @@ static int signal_job(unsigned job, int signal, int steps)
 	return count;
 }
 
+/* Stops a job, or lets it go on, but for what was stopped before: `scontrol suspend` does that. */
+static void brake(unsigned job, int signal)
+{
+	for (size_t at = 0; at < process_count; at++)
+		if (processes[at].job == job && !processes[at].is_stopped && !is_daemon(&processes[at]))
+			kill(processes[at].pid, signal);
+}
+
 static void continue_steps(unsigned job)
 {
 	for (size_t at = 0; at < process_count; at++)

@@ -89,8 +89,11 @@ static int read_process(pid_t pid, struct process *process)
 		return 0;
 	*process = (struct process) {.pid = pid};
 	snprintf(process->name, sizeof(process->name), "%.*s", (int) (rest - name - 1), name + 1);
-	return sscanf(rest + 2, "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %ld", &state,
-		      &process->parent, &process->resident) == 3 && state != 'Z';
+	int found = sscanf(rest + 2,
+			   "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %*u %*u %ld", &state,
+			   &process->parent, &process->resident);
+	process->is_stopped = state == 'T';
+	return found == 3 && state != 'Z';
 }
 
 /* Opens a file of a process as its user may: root without capabilities may not. */

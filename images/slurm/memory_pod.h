@@ -69,7 +69,7 @@ enum {
 struct process {
 	pid_t pid, parent;
 	unsigned job;
-	int is_step, is_leader;
+	int is_step, is_leader, is_stopped;
 	long resident;
 	char name[16];
 };

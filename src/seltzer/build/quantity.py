@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from fractions import Fraction
@@ -19,6 +20,8 @@ class QuantityError(SeltzerError):
     """Not a Kubernetes quantity."""
 
 
+# Thousands of machines have few different sizes, which each pass reads.
+@functools.lru_cache(maxsize=16384)
 def parse(quantity: str | int) -> Fraction:
     """The exact value."""
     text = str(quantity)
