@@ -281,9 +281,9 @@ class Cluster:
         assert answer.code == 0, f"{' '.join(command)[:200]}: {answer.stderr}"
         return answer.stdout
 
-    def sbatch(self, script: str, *options: str, user: str = "") -> str:
+    def sbatch(self, script: str, *options: str) -> str:
         """Submit a shell script as a batch job; its ID."""
-        return self.login("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}", user=user).strip()
+        return self.login("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").strip()
 
     def get(self, what: str) -> dict[str, Any]:
         """An object of the namespace, such as pod/cpu-0; empty when there is none."""

@@ -24,7 +24,7 @@ SHARE = "import os, time; held = bytearray(b'x') * (80 << 20); any(os.fork() == 
 @pytest.fixture(scope="module")
 def cluster(installed: Sandbox) -> Iterator[Cluster]:
     """The cluster of limits.yaml."""
-    cluster = Cluster(installed, "limits", "demo", user="alice")
+    cluster = Cluster(installed, "limits", "demo")
     cluster.create_from(MANIFEST)
     cluster.wait_ready()
     yield cluster
@@ -34,6 +34,13 @@ def cluster(installed: Sandbox) -> Iterator[Cluster]:
 def python(cluster: Cluster, program: str, *options: str) -> str:
     """Submit a job that is one Python process; its ID."""
     return cluster.sbatch(f"exec python3 -c {shlex.quote(program)}", "--partition=small", *options)
+
+
+def as_bob(cluster: Cluster, script: str, *options: str) -> str:
+    """Submit as somebody who has no home; the job's ID."""
+    become = ("setpriv", "--reuid=bob", "--regid=bob", "--init-groups", "--reset-env")
+    words = (*become, "sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *options, f"--wrap={script}")
+    return cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", *words).stdout.strip()
 
 
 def memory_of(cluster: Cluster, job: str) -> int:
@@ -126,10 +133,8 @@ def test_when_the_pod_is_out_of_memory_the_hog_ends_and_its_neighbours_go_on(clu
 def test_files_that_ended_jobs_left_in_shared_memory_are_removed_when_it_is_short(cluster: Cluster) -> None:
     left = cluster.sbatch("head -c 300M /dev/zero >/dev/shm/left", "--partition=small", "--mem=100")
     assert ends(cluster, left)["JobState"] == "COMPLETED"
-    job = cluster.sbatch(
-        f"exec python3 -c {shlex.quote(HOLD.format(300))}", "--partition=small", "--mem=400", user="bob"
-    )
+    job = as_bob(cluster, f"exec python3 -c {shlex.quote(HOLD.format(300))}", "--partition=small", "--mem=400")
     cluster.wait_for_job(job, "RUNNING")
     until("they are gone", lambda: cluster.kubectl("exec", "small-0", "--", "ls", "/dev/shm").stdout.find("left") < 0)
     assert cluster.jobs()[job] == "RUNNING"
-    cluster.login("scancel", job)
+    cluster.login("scancel", job, user="root")
