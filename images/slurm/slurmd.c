@@ -16,6 +16,10 @@
  *
  * What jobs leave behind. proctrack/linuxproc ends a step's processes by following the tree from slurmstepd down. A process
  * whose parent has ended left that tree, and ran on after its job. With slurmstepd as its new parent it stays in the tree.
+ *
+ * Whom the kernel ends. When a container is out of memory, the kernel ends its largest process, which is slurmd or a slurmstepd
+ * where jobs have many small ones. slurmstepd tries to exempt itself, which an unprivileged one may not. So its tasks start with
+ * a higher score than it has.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,6 +29,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -40,19 +45,26 @@
 /* Five seconds. */
 #define TRIES 50
 #define BETWEEN_TRIES_MS 100
+/* Of 1000, which is the most: a task counts as two percent of the memory larger than it is. */
+#define WORSE 20
+#define MOST 1000
 
 static int (*kernel_clone)(int (*)(void *), void *, int, void *, ...);
 static int (*kernel_open)(const char *, int, ...);
+static int (*kernel_execve)(const char *, char *const [], char *const []);
 static int (*kernel_mount)(const char *, const char *, const char *, unsigned long, const void *);
 /* How long a login may take; 0 for slurmd's own limit, two minutes. */
 static unsigned most_seconds;
 /* In su's process, until it is su. */
 static int without_namespaces;
+/* The process ID of slurmstepd; 0 in other programs. */
+static pid_t step;
 
 /* Libraries may open files before this one is prepared. Another thread that does this too finds the same. */
 static void find_next(void)
 {
 	kernel_clone = (typeof(kernel_clone)) dlsym(RTLD_NEXT, "clone");
+	kernel_execve = (typeof(kernel_execve)) dlsym(RTLD_NEXT, "execve");
 	kernel_mount = (typeof(kernel_mount)) dlsym(RTLD_NEXT, "mount");
 	kernel_open = (typeof(kernel_open)) dlsym(RTLD_NEXT, "open");
 }
@@ -62,8 +74,10 @@ __attribute__((constructor)) static void prepare(void)
 	find_next();
 	const char *limit = getenv("SELTZER_LOGIN_TIMEOUT");
 	most_seconds = limit ? strtoul(limit, NULL, 10) : 0;
-	if (strcmp(program_invocation_short_name, "slurmstepd") == 0)
+	if (strcmp(program_invocation_short_name, "slurmstepd") == 0) {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
+		step = getpid();
+	}
 	/* slurmd needs the variable, since it executes itself again on a reconfigure. Nothing that it starts does: this
 	 * library is the first one in it. */
 	if (strcmp(program_invocation_short_name, "slurmd") != 0) {
@@ -259,4 +273,48 @@ int open(const char *path, int flags, ...)
 	if (geteuid() == 0 || flags & O_NONBLOCK)
 		return kernel_open(path, flags, mode);
 	return open_for_user(path, flags, mode);
+}
+
+static int score_of(const char *path)
+{
+	char text[16] = "";
+	int file = kernel_open(path, O_RDONLY | O_CLOEXEC);
+
+	if (file < 0)
+		return MOST;
+	if (read(file, text, sizeof(text) - 1) <= 0)
+		strcpy(text, "1000");
+	close(file);
+	return atoi(text);
+}
+
+/* A task counts as larger than it is, unless Slurm has seen to that already, as in a pod with a guarantee. */
+static void offer_to_kernel(void)
+{
+	char path[32], text[16];
+
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", step);
+	int score = score_of(path) + WORSE;
+	if (score > MOST)
+		score = MOST;
+	if (score_of("/proc/self/oom_score_adj") >= score)
+		return;
+	/* A process that has changed its user may open its own files only while it may be looked into. */
+	prctl(PR_SET_DUMPABLE, 1);
+	int file = kernel_open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (file < 0)
+		return;
+	snprintf(text, sizeof(text), "%d", score);
+	if (write(file, text, strlen(text)) < 0)
+		errno = 0;
+	close(file);
+}
+
+int execve(const char *path, char *const arguments[], char *const environment[])
+{
+	if (!kernel_execve)
+		find_next();
+	if (step && getpid() != step)
+		offer_to_kernel();
+	return kernel_execve(path, arguments, environment);
 }

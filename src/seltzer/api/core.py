@@ -202,9 +202,17 @@ class NodeCondition(View, frozen=True, kw_only=True):
     status: str
 
 
+class Allocatable(View, frozen=True, kw_only=True):
+    """What pods may have of a node."""
+
+    cpu: str | int = ""
+    memory: str | int = ""
+
+
 class NodeStatus(View, frozen=True, kw_only=True):
     """The state of a node."""
 
+    allocatable: Allocatable = Allocatable()
     conditions: tuple[NodeCondition, ...] = ()
 
 

@@ -203,8 +203,8 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
 
     cgroups: Literal["disabled", "v2"] = "disabled"
     """How jobs are kept to their memory and cores. With `v2` the kernel does it on all nodes; they need cgroup v2, and
-    containers that may write their own cgroups. `disabled` works everywhere: Slurm samples the memory of jobs and ends
-    those that exceed theirs, and nothing keeps a job to its cores. Immutable."""
+    containers that may write their own cgroups. `disabled` works everywhere: a program beside slurmd samples the memory
+    of jobs and ends those that exceed theirs, and nothing keeps a job to its cores. Immutable."""
 
     config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
     """Configuration on top of Seltzer's, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and so on. A

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources as files
 
+from seltzer.api.core import Allocatable
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import checks, gpus, journal, limits, names, partitions, userconf
+from . import checks, gpus, journal, limits, names, partitions, sizes, userconf
 from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
@@ -78,8 +79,8 @@ def identity(cluster: SlurmCluster) -> list[Pair]:
     ]
 
 
-def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
-    """All files of the cluster's configuration, whatever the order of the NodeSets.
+def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet], machines: Collection[Allocatable] = ()) -> Rendered:
+    """All files of the cluster's configuration, whatever the order of the NodeSets and of the machines.
 
     Raises ConfigRefused for settings that the user can't have. A trial finds out whether Slurm accepts the others.
     """
@@ -90,14 +91,21 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
     # Without a path slurmctld sends the file to the nodes: any image can be a node.
     hooks = checks.hooks(nodesets)
     scripts = [*(("Prolog", name) for name in homes), *((key, name) for key, (name, _) in hooks.items())]
+    of_nodes = {(each.metadata.namespace, each.metadata.name): sizes.of_nodeset(each, machines) for each in nodesets}
+    memory = limits.defaults(user, of_nodes)
+    ours = [
+        *identity(cluster),
+        *_defaults(cluster, bool(hooks)),
+        *memory.settings(),
+        *gpus.settings(nodesets),
+        *scripts,
+    ]
     lines = [
-        *_settings(
-            [*identity(cluster), *_defaults(cluster, bool(hooks)), *gpus.settings(nodesets), *scripts], user.settings
-        ),
+        *_settings(ours, user.settings),
         *user.definitions,
         *partitions.sets(nodesets),
         # Last: a PartitionName=DEFAULT of the user applies to the lines after it.
-        *partitions.lines(nodesets, user.definitions),
+        *partitions.lines(nodesets, user.definitions, memory),
     ]
     try:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
@@ -111,6 +119,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         **dict(hooks.values()),
         MAIN: text,
     }
+    limits.check(user, all_files)
     size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")

@@ -7,14 +7,13 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from importlib import resources as files
-from typing import Any
 
 from seltzer.api.core import ConfigMap
 from seltzer.api.labels import BUSY, CHECKS, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import checks, clients, gpus, names, network, node_names, pods, quantity, users, volumes
+from . import checks, clients, gpus, limits, names, network, node_names, pods, quantity, sizes, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
@@ -157,8 +156,9 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
         raise TemplateRefused(
             "podTemplate.spec.shareProcessNamespace: slurmd doesn't start so with cgroups: v2; remove it"
         )
+    of_pod = built["spec"].get("resources") or {}
     containers = [
-        _with_gpus(_sized(container, nodeset), nodeset) if container["name"] == "slurmd" else container
+        _with_gpus(_sized(container, nodeset, of_pod), nodeset) if container["name"] == "slurmd" else container
         for container in built["spec"]["containers"]
     ]
     shared = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
@@ -181,7 +181,7 @@ def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:
     limit = slurmd_.get("resources", {}).get("limits", {}).get("memory")
     if limit is None:
         return volume
-    return {**volume, "emptyDir": {**_SHM, "sizeLimit": f"{max(1, _whole_units('memory', limit) // 2)}Mi"}}
+    return {**volume, "emptyDir": {**_SHM, "sizeLimit": f"{max(1, sizes.whole_units('memory', limit) // 2)}Mi"}}
 
 
 def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
@@ -197,6 +197,7 @@ def _slurmd(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest
             pods.from_field("POD_NAME", "metadata.name"),
             *clients.environment(cluster),
             {"name": "SELTZER_SLURMD_PORT", "value": str(slurmd.PORT)},
+            *limits.environment(cluster),
         ],
         "ports": [{"name": "slurmd", "containerPort": slurmd.PORT, "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": "slurmd"}, "periodSeconds": 1},
@@ -222,39 +223,31 @@ def _with_gpus(container: Manifest, nodeset: NodeSet) -> Manifest:
     return gpus.wrapped(container, gpus.promised(container, nodeset.spec.gpus))
 
 
-def _sized(container: Manifest, nodeset: NodeSet) -> Manifest:
+def _sized(container: Manifest, nodeset: NodeSet, of_pod: Manifest) -> Manifest:
     """The slurmd container with the node's size for Slurm: the resources that the container may use."""
     resources: Manifest = container.get("resources", {})
     env = list(container.get("env", []))
-    sizes = {"cpu": "", "memory": ""}
+    given: dict[str, str] = {}
     requests = dict(resources.get("requests", {}))
-    for name in sizes:
-        amount = resources.get("limits", {}).get(name, requests.get(name))
-        if amount is None:
-            variable, field, divisor = _FROM_NODE[name]
+    for name, (variable, field, divisor) in _FROM_NODE.items():
+        size = sizes.size_for_slurm(name, resources, of_pod)
+        if size is None:
             source = {"containerName": "slurmd", "resource": field, "divisor": divisor}
             env.append({"name": variable, "valueFrom": {"resourceFieldRef": source}})
             requests[name] = _DEFAULT_REQUESTS[name]
-            sizes[name] = f"$({variable})"
-        else:
-            sizes[name] = str(_whole_units(name, amount))
+        given[name] = f"$({variable})" if size is None else str(size)
+    if limit := (of_pod.get("limits") or {}).get("memory"):
+        # The container doesn't see the limit of the pod that it is in.
+        env.append({"name": "SELTZER_MEMORY_LIMIT", "value": str(sizes.whole_units("memory", limit) * quantity.MEBI)})
     node = [
-        f"CPUs={sizes['cpu']}",
-        f"RealMemory={sizes['memory']}",
+        f"CPUs={given['cpu']}",
+        f"RealMemory={given['memory']}",
         f"Weight={nodeset.spec.weight}",
         f"Feature={','.join(_features(nodeset))}",
     ]
     sized = {**container, "env": env, "resources": {**resources, **({"requests": requests} if requests else {})}}
     # The user's arguments are for slurmd too, and go last.
     return {**sized, "args": ["--conf", " ".join(node), *container.get("args", [])]}
-
-
-def _whole_units(name: str, amount: Any) -> int:
-    """CPUs or MiB, as Slurm counts them."""
-    try:
-        return quantity.cpus(amount) if name == "cpu" else quantity.mebibytes(amount)
-    except quantity.QuantityError as error:
-        raise TemplateRefused(f"the slurmd container's {name}: {error}") from None
 
 
 def _features(nodeset: NodeSet) -> list[str]:

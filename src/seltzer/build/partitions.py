@@ -10,9 +10,11 @@ from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.slurm.conf import Line, Pair
 
 from . import names
+from .limits import Defaults
 from .userconf import ConfigRefused, check_owned
 
 _PREFIX = "set_"
+_NONE = Defaults()
 _NOT_OPTIONS = frozenset({"partitionname", "nodes"})
 
 
@@ -21,6 +23,7 @@ class _Partition:
     """A PartitionName line under construction."""
 
     sets: list[str] = field(default_factory=list)
+    members: list[NodeSet] = field(default_factory=list)
     options: dict[str, Pair] = field(default_factory=dict)
     # All its NodeSets are being deleted.
     ending: bool = True
@@ -32,7 +35,7 @@ def sets(nodesets: Sequence[NodeSet]) -> list[Line]:
     return [Line((("NodeSet", name), ("Feature", name))) for name in known]
 
 
-def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
+def lines(nodesets: Sequence[NodeSet], users: Iterable[Line], memory: Defaults = _NONE) -> list[Line]:
     """The partitions that NodeSets name, beside those of the user.
 
     NodeSets with the same partition share its line, and the oldest one's options win. One partition is the default.
@@ -41,6 +44,7 @@ def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
     for nodeset in oldest_first(nodesets):
         if nodeset.spec.partition.enabled:
             partition = partitions.setdefault(_name(nodeset), _Partition())
+            partition.members.append(nodeset)
             if names.slurm_set(nodeset) not in partition.sets:
                 partition.sets.append(names.slurm_set(nodeset))
             for pair in _options(nodeset):
@@ -54,7 +58,14 @@ def lines(nodesets: Sequence[NodeSet], users: Iterable[Line]) -> list[Line]:
             # It takes no new jobs. It stays until no job waits in it: without it those jobs would be lost.
             partition.options["state"] = ("State", "DRAIN")
     return [
-        Line((("PartitionName", name), ("Nodes", ",".join(one.sets)), *one.options.values()))
+        Line(
+            (
+                ("PartitionName", name),
+                ("Nodes", ",".join(one.sets)),
+                *one.options.values(),
+                *memory.of_partition(one.members, one.options),
+            )
+        )
         for name, one in partitions.items()
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from fractions import Fraction
 
@@ -18,6 +20,8 @@ class QuantityError(SeltzerError):
     """Not a Kubernetes quantity."""
 
 
+# Thousands of machines have few different sizes, which each pass reads.
+@functools.lru_cache(maxsize=16384)
 def parse(quantity: str | int) -> Fraction:
     """The exact value."""
     text = str(quantity)
@@ -38,6 +42,11 @@ def parse(quantity: str | int) -> Fraction:
 def cpus(quantity: str | int) -> int:
     """Whole CPUs, rounded down; at least one, since Slurm has no fractions."""
     return max(1, int(parse(quantity)))
+
+
+def whole_cpus(quantity: str | int) -> int:
+    """Whole CPUs, rounded up, as Kubernetes tells a container how many its machine has."""
+    return max(1, math.ceil(parse(quantity)))
 
 
 def mebibytes(quantity: str | int) -> int:

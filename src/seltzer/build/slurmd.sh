@@ -5,6 +5,8 @@ readonly LOOKS=5 EVERY=3
 readonly WAIT=22 LIVED=/dev/shm/seltzer.slurmd-lived
 # What slurmd misses in an unprivileged container: without it, an `sbatch --export=NONE` ends slurmd (images/slurm/slurmd.c).
 readonly LIBRARY=/usr/lib/seltzer/slurmd.so
+# Ends jobs that use more memory than they asked for, and one job instead of all when the pod is out of memory.
+readonly MEMORY=/usr/lib/seltzer/memory
 port=$(printf %04X "$SELTZER_SLURMD_PORT")
 ending=
 trap ending=1 TERM
@@ -42,10 +44,20 @@ end_logins() {
     done
 }
 
+watch_memory() {
+    while :; do
+        "$MEMORY"
+        echo "seltzer: $MEMORY ended with code $? and is started again"
+        sleep 1
+    done
+}
+
 # Whether jobs can come.
 listens() {
     has_to_read '[0-9A-F]+'
 }
+
+if [[ -x $MEMORY ]]; then watch_memory & fi
 
 # All jobs went with the container before this one. slurmctld puts them back when a slurmd registers without them, but
 # lets those be that it started less than 20 s before (BatchStartTimeout and MessageTimeout): they would run in its books

@@ -162,7 +162,8 @@ class ClusterController:
     def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
         try:
             nodesets = members.of(self._caches, key_of(cluster))
-            rendered = config.render(cluster, nodesets)
+            machines = {node.status.allocatable for node in self._caches.nodes}
+            rendered = config.render(cluster, nodesets, machines)
             candidate = Candidate(
                 digest=rendered.digest,
                 trusted=trust.is_trusted(cluster, nodesets),

@@ -273,8 +273,8 @@ def _recipes(binaries: Path) -> list[Recipe]:
     for program in ("pause", "coredns"):
         if not (binaries / program).is_file():
             raise SeltzerError(f"there is no {program} in {binaries}; run 'seltzer sandbox up', which builds it")
-    sources = ("install", "nss.c", "nss_groups.c", "nss_passwd.c", "nss_job.c", "nss_answer.h", "slurmd.c")
-    slurm = {name: images / "slurm" / name for name in sources}
+    sources = [file for file in sorted((images / "slurm").iterdir()) if file.suffix in (".c", ".h")]
+    slurm = {file.name: file for file in (images / "slurm" / "install", *sources)}
     package = root / "src" / "seltzer"
     guard = [package / "__init__.py", *(package / "guard").rglob("*.py"), *(package / "wire").rglob("*.py")]
     more = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.builders.objects import cluster
 
-from seltzer.build.config import render
+from seltzer.build.config import ConfigRefused, render
+from seltzer.build.limits import environment
 from seltzer.slurm import conf
 
 
@@ -44,3 +45,30 @@ def test_the_users_own_files_and_settings_have_precedence() -> None:
     spec: dict[str, object] = {"cgroups": "v2", "config": config}
     assert settings(spec)["TaskPlugin"] == "task/affinity,task/cgroup"
     assert render(cluster(spec), []).files["cgroup.conf"] == "ConstrainCores=no\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "parameters", "refused"),
+    [
+        ("ConstrainRAMSpace=yes", "OverMemoryKill,NoShared", True),
+        ("constrainramspace=Yes", "overmemorykill", True),
+        ("ConstrainRAMSpace=no", "OverMemoryKill", False),
+        ("ConstrainRAMSpace=yes", "NoShared", False),
+        (None, "OverMemoryKill", False),
+    ],
+)
+def test_two_ways_to_limit_memory_are_refused_before_slurmds_die_of_them(
+    cgroup: str | None, parameters: str, refused: bool
+) -> None:
+    files = {} if cgroup is None else {"cgroup.conf": cgroup}
+    spec = {"config": {"slurm.conf": f"JobAcctGatherParams={parameters}", **files}}
+    if not refused:
+        assert render(cluster(spec), [])
+        return
+    with pytest.raises(ConfigRefused, match="remove OverMemoryKill"):
+        render(cluster(spec), [])
+
+
+def test_where_the_kernel_limits_memory_nothing_else_looks_at_it() -> None:
+    assert environment(cluster()) == []
+    assert environment(cluster({"cgroups": "v2"})) == [{"name": "SELTZER_MEMORY_SAMPLING", "value": "0"}]

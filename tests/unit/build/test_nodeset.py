@@ -70,19 +70,19 @@ def test_features_are_the_name_the_set_and_the_users() -> None:
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [
-        ({"resources": {"limits": {"cpu": 4, "memory": "8Gi"}}}, "CPUs=4 RealMemory=8192 "),
+        ({"resources": {"limits": {"cpu": 4, "memory": "8Gi"}}}, "CPUs=4 RealMemory=7632 "),
         ({"resources": {"limits": {"cpu": "2500m"}, "requests": {"memory": "1G"}}}, "CPUs=2 RealMemory=953 "),
         ({"resources": {"limits": {"cpu": 4}, "requests": {"cpu": 1}}}, "CPUs=4 RealMemory=$(SELTZER_MEMORY) "),
         ({"resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}, "CPUs=1 RealMemory=64 "),
         ({}, "CPUs=$(SELTZER_CPUS) RealMemory=$(SELTZER_MEMORY) "),
-        (container(resources={"limits": {"cpu": "3", "memory": "1Gi"}}), "CPUs=3 RealMemory=1024 "),
+        (container(resources={"limits": {"cpu": "3", "memory": "1Gi"}}), "CPUs=3 RealMemory=912 "),
         (
             {"resources": {"limits": {"cpu": 8, "memory": "1Gi"}}, **container(resources={"limits": {"cpu": 2}})},
-            "CPUs=2 RealMemory=1024 ",
+            "CPUs=2 RealMemory=912 ",
         ),
         (
             {"resources": {"limits": {"cpu": 8, "memory": "1Gi"}}, **container(resources={"limits": {"cpu": None}})},
-            "CPUs=$(SELTZER_CPUS) RealMemory=1024 ",
+            "CPUs=$(SELTZER_CPUS) RealMemory=912 ",
         ),
     ],
 )
@@ -94,6 +94,13 @@ def test_slurm_is_told_what_the_container_may_use(spec: dict[str, Any], sizes: s
         "SELTZER_CPUS",
         "SELTZER_MEMORY",
     }
+
+
+def test_a_limit_of_the_pod_is_told_since_the_container_does_not_see_it() -> None:
+    built = build({"podTemplate": {"spec": {"resources": {"limits": {"cpu": 2, "memory": "8Gi"}}}}})
+    assert conf(built).startswith("CPUs=2 RealMemory=7632 ")
+    assert {"name": "SELTZER_MEMORY_LIMIT", "value": str(8 << 30)} in slurmd(built)["env"]
+    assert "SELTZER_MEMORY_LIMIT" not in {variable["name"] for variable in slurmd(build({}))["env"]}
 
 
 SHM = {"medium": "Memory", "sizeLimit": "5Gi"}

@@ -41,3 +41,14 @@ def test_the_socket_of_a_job_at_slurmds_port_is_not_slurmds(tmp_path: Path) -> N
     assert not answers("is_deaf", tmp_path, socket("00000000", ROOT, 0), jobs)
     assert not answers("listens", tmp_path, tcp6=jobs)
     assert answers("listens", tmp_path, socket("00000000", ROOT, 0))
+
+
+def test_the_program_that_watches_memory_is_started_again(tmp_path: Path) -> None:
+    program = tmp_path / "memory"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    function = re.search(r"^watch_memory\(\) \{\n.*?^\}$", SCRIPT, re.MULTILINE | re.DOTALL)
+    assert function
+    script = f"MEMORY={program}\nrounds=0\nsleep() {{ ((++rounds < 2)) || exit; }}\n{function[0]}\nwatch_memory"
+    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout
+    assert said == f"seltzer: {program} ended with code 3 and is started again\n" * 2
