@@ -105,7 +105,9 @@ def nodeset(
     ref = {"name": cluster, **({"namespace": cluster_namespace} if cluster_namespace else {})}
     written = {"replicas": spec} if isinstance(spec, int) else spec or {}
     template = {"podTemplate": {"spec": {"tolerations": [*map(dict, tolerations)]}}} if tolerations else {}
-    made = msgspec.convert({"clusterRef": ref, **template, **written}, NodeSetSpec)
+    # The operator writes the default down.
+    sized = {} if written.get("placement") == "perNode" else {"replicas": 1}
+    made = msgspec.convert({"clusterRef": ref, **sized, **template, **written}, NodeSetSpec)
     made = msgspec.structs.replace(made, drain=drain or made.drain, update=update or made.update)
     metadata = ObjectMeta(
         name=name,
@@ -222,12 +224,18 @@ def machine(
     cordoned: bool = False,
     deleting: bool = False,
     version: str = "",
+    labels: Mapping[str, str] | None = None,
     **conditions: str,
 ) -> Node:
     """A Kubernetes node. `ready` may be empty, as for a node that has just joined."""
     found = {"Ready": ready, **conditions} if ready else conditions
     return Node(
-        metadata=NodeMeta(name=name, resource_version=version, deletion_timestamp=time_at(NOW) if deleting else None),
+        metadata=NodeMeta(
+            name=name,
+            resource_version=version,
+            deletion_timestamp=time_at(NOW) if deleting else None,
+            labels=labels or {},
+        ),
         spec=NodeSpec(unschedulable=cordoned, taints=tuple(taint(each) for each in taints)),
         status=NodeStatus(conditions=tuple(NodeCondition(type=key, status=value) for key, value in found.items())),
     )

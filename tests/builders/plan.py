@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,10 +38,13 @@ def machine(
     deleting: bool = False,
     calm: float = 1000.0,
     changes: int = 0,
+    labels: Mapping[str, str] | None = None,
     **conditions: str,
 ) -> Machine:
     """A Kubernetes node as a plan sees it. By default it is healthy, and has been for long."""
-    item = objects.machine(name, ready, taints=taints, cordoned=cordoned, deleting=deleting, **conditions)
+    item = objects.machine(
+        name, ready, taints=taints, cordoned=cordoned, deleting=deleting, labels=labels, **conditions
+    )
     return Machine(item, calm, changes)
 
 

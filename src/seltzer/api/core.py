@@ -209,13 +209,14 @@ class NodeStatus(View, frozen=True, kw_only=True):
 
 
 class NodeMeta(View, frozen=True, kw_only=True):
-    """A node's metadata, without labels and annotations: there are many, and many nodes."""
+    """A node's metadata, without annotations: there are many, and many nodes."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str | None = None
+    labels: Mapping[str, str] = {}
 
 
 class Node(View, frozen=True, kw_only=True):

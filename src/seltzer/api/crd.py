@@ -43,7 +43,7 @@ def nodeset() -> Manifest:
     """The CRD of NodeSet, which can be scaled like a Deployment."""
     columns = [
         _column("Cluster", ".spec.clusterRef.name", "The cluster that the nodes belong to."),
-        _column("Desired", ".spec.replicas", "The desired number of nodes.", "integer"),
+        _column("Desired", ".status.desiredReplicas", "The desired number of nodes.", "integer"),
         _column("Ready", ".status.readyReplicas", "Pods that are ready and registered with Slurm.", "integer"),
         _column("Idle", ".status.nodes.idle", "Idle nodes.", "integer"),
         _column("Draining", ".status.nodes.draining", "Nodes that wait for their last jobs to end.", "integer"),

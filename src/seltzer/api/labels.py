@@ -39,6 +39,11 @@ CHECKSUM: Final = "seltzer.dev/checksum"
 LOGIN_CONFIG: Final = "seltzer.dev/login-config"
 """On a login pod: the digest of its ConfigMap."""
 
+WHOLE_MACHINE: Final = "seltzer.dev/whole-machine"
+"""On a slurmd pod: it reports all CPUs or all memory of its machine to Slurm. No two of these share a machine."""
+MACHINE: Final = "seltzer.dev/machine"
+"""An annotation on a slurmd pod of placement perNode: the machine that it is for."""
+
 USERS: Final = "seltzer.dev/users"
 """On a pod: the digest of the users that its namespace has for it."""
 KEY_PARTS: Final = "seltzer.dev/key-parts"

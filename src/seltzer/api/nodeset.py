@@ -63,6 +63,8 @@ PartitionOptions = Annotated[
     ),
 ]
 MaxUnavailable = Annotated[int, Meta(ge=0)] | Percent
+DEFAULT_REPLICAS = 1
+Placement = Literal["spread", "onePerNode", "perNode"]
 
 
 class ClusterRef(Part, frozen=True, kw_only=True):
@@ -144,7 +146,7 @@ class Update(Part, frozen=True, kw_only=True):
     )
 
     max_unavailable: MaxUnavailable = "25%"
-    """How many nodes may be drained or missing at the same time, as a number or a percentage of replicas; at least
+    """How many nodes may be drained or missing at the same time, as a number or a percentage of all nodes; at least
     one."""
 
     paused: bool = False
@@ -154,14 +156,33 @@ class Update(Part, frozen=True, kw_only=True):
 class NodeSetSpec(Part, frozen=True, kw_only=True):
     """The desired state of the pool."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (MOUNTS_RULE,)
+    rules: ClassVar[tuple[Rule, ...]] = (
+        MOUNTS_RULE,
+        Rule(
+            "self.placement != 'perNode' || !has(self.replicas)",
+            "placement perNode makes one node on each matching Kubernetes node, so it can't be scaled: remove "
+            "replicas, and choose Kubernetes nodes with podTemplate.spec.nodeSelector",
+            ".replicas",
+        ),
+        Rule(
+            "(self.placement == 'perNode') == (oldSelf.placement == 'perNode')",
+            "nodes of placement perNode have other names: set placement to what it was, or create a new NodeSet",
+            ".placement",
+        ),
+    )
 
     cluster_ref: ClusterRef
     """The cluster that the nodes belong to. Immutable."""
 
-    replicas: Annotated[int, Meta(ge=0, le=65536)] = 1
-    """How many nodes there are. `kubectl scale` and autoscalers set this. Nodes are drained before they are removed.
-    All NodeSets of a cluster together can't exceed Slurm's MaxNodeCount."""
+    replicas: Annotated[int, Meta(ge=0, le=65536)] | None = None
+    """How many nodes there are; by default 1. `kubectl scale` and autoscalers set this. Nodes are drained before they
+    are removed. All NodeSets of a cluster together can't exceed Slurm's MaxNodeCount. Not with placement perNode."""
+
+    placement: Placement = "spread"
+    """Which Kubernetes nodes the pods are on. spread: on different ones as far as possible. onePerNode: never two on
+    one. perNode: one on each Kubernetes node that podTemplate's nodeSelector and required node affinity match, like a
+    DaemonSet; its name is that of the Kubernetes node. Pods without a limit on CPU or memory report a whole machine to
+    Slurm: two of these never share one, whatever NodeSet or cluster they belong to. perNode is immutable."""
 
     image: Image | None = None
     """The image to run; by default the one released with the operator."""
@@ -205,6 +226,9 @@ class NodeSetStatus(Report, frozen=True, kw_only=True):
     conditions: Conditions = ()
     """The conditions of the pool. Ready says whether all nodes accept jobs."""
 
+    desired_replicas: int = 0
+    """How many nodes there should be: replicas or, with placement perNode, the matching Kubernetes nodes."""
+
     replicas: int = 0
     """How many pods there are."""
 
@@ -238,6 +262,18 @@ class NodeSet(Report, frozen=True, kw_only=True):
     spec: NodeSetSpec
 
     status: NodeSetStatus = NodeSetStatus()
+
+    @property
+    def per_node(self) -> bool:
+        """Whether it has one node on each matching Kubernetes node."""
+        return self.spec.placement == "perNode"
+
+    @property
+    def size(self) -> int:
+        """How many nodes it should have; with placement perNode as many as the operator last counted."""
+        if self.per_node:
+            return self.status.desired_replicas
+        return DEFAULT_REPLICAS if self.spec.replicas is None else self.spec.replicas
 
 
 def oldest_first(nodesets: Iterable[NodeSet]) -> list[NodeSet]:

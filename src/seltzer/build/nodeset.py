@@ -5,22 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources as files
-from typing import Any
+from typing import Any, cast
 
 from seltzer.api.core import ConfigMap
 from seltzer.api.labels import BUSY, DELETION_COST, SAFE_TO_EVICT, USERS
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 
-from . import clients, names, network, node_names, pods, quantity, users, volumes
+from . import clients, names, network, node_names, placement, pods, quantity, users, volumes
 from .components import slurmd
 from .images import Images
 from .merge import TemplateRefused
 from .names import Manifest
 
-__all__ = ["TemplateRefused", "budget", "pod", "pods_of", "support", "template"]
+__all__ = ["TemplateRefused", "budget", "pod", "pods_of", "selection", "support", "template"]
 
 _SCRIPT = files.files(__package__).joinpath("slurmd.sh").read_text()
 _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
@@ -29,22 +29,30 @@ _DEFAULT_REQUESTS = {"cpu": "100m", "memory": "64Mi"}
 _MORE_THAN_ANY_NODESET = 1_000_000
 _SHM = {"medium": "Memory"}
 # Without a limit Kubernetes fills in what the node can allocate.
-_FROM_NODE = {"cpu": ("SELTZER_CPUS", "limits.cpu", "1"), "memory": ("SELTZER_MEMORY", "limits.memory", "1Mi")}
+_FROM_NODE = {
+    "cpu": (placement.MACHINES_OWN[0], "limits.cpu", "1"),
+    "memory": (placement.MACHINES_OWN[1], "limits.memory", "1Mi"),
+}
 
 
-def pod(nodeset: NodeSet, cluster: SlurmCluster, images: Images, name: str) -> Manifest:
+def pod(nodeset: NodeSet, cluster: SlurmCluster, images: Images, name: str, machine: str = "") -> Manifest:
     """One pod, with the user's changes. Raises TemplateRefused if they can't be merged."""
-    return pods_of(nodeset, cluster, images)(name)
+    return pods_of(nodeset, cluster, images, machines={name: machine} if machine else {})(name)
 
 
 def pods_of(
-    nodeset: NodeSet, cluster: SlurmCluster, images: Images, known_users: str = ""
+    nodeset: NodeSet,
+    cluster: SlurmCluster,
+    images: Images,
+    known_users: str = "",
+    machines: Mapping[str, str] | None = None,
 ) -> Callable[[str], Manifest]:
     """A function that builds a pod from its name. The parts that thousands of pods share are built once.
 
-    `known_users` is the digest of the users that a new pod finds.
+    `known_users` is the digest of the users that a new pod finds. `machines` are those of pods of placement perNode.
     """
     built = _template(nodeset, cluster, images)
+    digest, built = _hash(built, nodeset), placement.placed(built, nodeset, cluster)
     metadata = {
         **built["metadata"],
         # True of a pod without jobs, which saves a second write. The user's values come first.
@@ -56,20 +64,27 @@ def pods_of(
         },
         "namespace": nodeset.metadata.namespace,
         "ownerReferences": names.owners(nodeset),
-        "labels": {**built["metadata"]["labels"], names.TEMPLATE: _hash(built)},
+        "labels": {**built["metadata"]["labels"], names.TEMPLATE: digest},
     }
 
     def make(name: str) -> Manifest:
         # With a hostname the pod has a name in DNS. It isn't part of the template's hash.
-        spec = {**built["spec"], "hostname": name}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, "spec": spec}
+        head, spec = {**metadata, "name": name}, {**built["spec"], "hostname": name}
+        if machines and name in machines:
+            head, spec = placement.pinned(head, spec, machines[name])
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": head, "spec": spec}
 
     return make
 
 
 def template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> str:
     """The hash of the pod template, for a label: it changes if a new pod would differ from the existing ones."""
-    return _hash(_template(nodeset, cluster, images))
+    return _hash(_template(nodeset, cluster, images), nodeset)
+
+
+def selection(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manifest:
+    """The spec that says on which machines pods of placement perNode are."""
+    return cast(Manifest, _template(nodeset, cluster, images)["spec"])
 
 
 def support(
@@ -121,8 +136,10 @@ def _in_other_namespace(nodeset: NodeSet, cluster: SlurmCluster) -> bool:
     return nodeset.metadata.namespace != cluster.metadata.namespace
 
 
-def _hash(built: Manifest) -> str:
-    text = json.dumps(built, sort_keys=True)
+def _hash(built: Manifest, nodeset: NodeSet) -> str:
+    """Without what `placement.placed` adds: that depends on the rest, and pods of an earlier release can stay."""
+    placement_ = nodeset.spec.placement
+    text = json.dumps(built if placement_ == "spread" else {**built, "placement": placement_}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[: names.DIGEST_CHARACTERS]
 
 
@@ -155,7 +172,7 @@ def _template(nodeset: NodeSet, cluster: SlurmCluster, images: Images) -> Manife
     ]
     shared = [_shared_memory(volume, containers) for volume in built["spec"].get("volumes", [])]
     spec = node_names.searched({**built["spec"], "containers": containers, "volumes": shared}, cluster, images)
-    return {**built, "spec": spec}
+    return {**built, "spec": placement.tolerated(spec, nodeset)}
 
 
 def _shared_memory(volume: Manifest, containers: list[Manifest]) -> Manifest:

@@ -81,7 +81,7 @@ def _options(nodeset: NodeSet) -> list[Pair]:
 def _check(users: Sequence[Line], nodesets: Sequence[NodeSet]) -> None:
     """Refuse lines of the user that conflict with a NodeSet's."""
     partitions = {_name(nodeset): nodeset for nodeset in nodesets if nodeset.spec.partition.enabled}
-    pods = [re.compile(rf"{re.escape(nodeset.metadata.name)}-[0-9]+") for nodeset in nodesets]
+    pods = [re.compile(rf"{re.escape(nodeset.metadata.name)}-(-.*|[0-9]+)") for nodeset in nodesets]
     for line in users:
         kind, name = line.key.lower(), line.value
         if kind == "nodeset" and name.lower().startswith(_PREFIX):

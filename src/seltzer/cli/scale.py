@@ -39,10 +39,15 @@ def scale(
 
     async def change(client: Client) -> None:
         before = await kube.one(client, kinds.NODESETS, place, nodeset)
+        if before.per_node:
+            raise SeltzerError(
+                f"NodeSet {nodeset} has placement perNode, one node on each Kubernetes node that matches: label "
+                "Kubernetes nodes, or change its podTemplate.spec.nodeSelector"
+            )
         patch = {"spec": {"replicas": replicas}}
         path = kinds.NODESETS.path(place.namespace, nodeset, "scale")
         await client.call("PATCH", path, content=patch, kind="application/merge-patch+json")
-        print(f"{nodeset}: {before.spec.replicas} -> {replicas}", flush=True)
+        print(f"{nodeset}: {before.size} -> {replicas}", flush=True)
         if wait:
             await _wait(client)
 
@@ -58,7 +63,7 @@ def scale(
 
 def lacks(nodeset: NodeSet) -> str:
     """What a NodeSet still lacks; empty when it is complete."""
-    status, wanted = nodeset.status, nodeset.spec.replicas
+    status, wanted = nodeset.status, nodeset.size
     if status.observed_generation < nodeset.metadata.generation:
         return "the operator hasn't seen the change yet; see 'seltzer version' if it stays so"
     # A node is gone only when Slurm has no record of it either.

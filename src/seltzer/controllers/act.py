@@ -38,6 +38,7 @@ from seltzer.plan.actions import (
     RefreshVolumes,
     RemoveStuckPod,
     SetFinalizer,
+    SetReplicas,
 )
 from seltzer.plan.recheck import Facts
 from seltzer.plan.stages import stages
@@ -183,6 +184,8 @@ class Actor:
                 return await self._remove_stuck(action)
             case SetFinalizer(present):
                 return await self._set_finalizer(present)
+            case SetReplicas(count):
+                return await self._patch_subject({"spec": {"replicas": count}})
         raise AssertionError(f"{action} acts on many objects")
 
     async def _remove_stuck(self, pod: RemoveStuckPod) -> bool:
@@ -277,13 +280,12 @@ class Actor:
     async def _set_finalizer(self, present: bool) -> bool:
         metadata = self._subject.item.metadata
         others = [each for each in metadata.finalizers if each != FINALIZER]
-        # Only onto this version: somebody else's finalizer must not get lost.
-        patch = {
-            "metadata": {
-                "resourceVersion": metadata.resource_version,
-                "finalizers": [*others, FINALIZER] if present else others,
-            }
-        }
+        return await self._patch_subject({"metadata": {"finalizers": [*others, FINALIZER] if present else others}})
+
+    async def _patch_subject(self, patch: Mapping[str, Any]) -> bool:
+        """Only onto this version: what somebody else has written meanwhile must not get lost."""
+        metadata = self._subject.item.metadata
+        patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": metadata.resource_version}}
         call = self._client.patch(self._subject.resource, metadata.name, metadata.namespace, patch=patch)
         return await if_there(call)
 

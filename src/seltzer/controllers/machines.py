@@ -84,4 +84,4 @@ def differs(before: Node | None, after: Node | None) -> bool:
 
 
 def _matters(node: Node) -> object:
-    return (node.spec, node.status, node.metadata.deletion_timestamp)
+    return (node.spec, node.status, node.metadata.deletion_timestamp, node.metadata.labels)

@@ -6,9 +6,9 @@ import base64
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from seltzer.api.core import PersistentVolumeClaim
+from seltzer.api.core import PersistentVolumeClaim, Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names, users
@@ -34,6 +34,7 @@ from seltzer.plan.nodeset import (
     membership,
     next_pass,
     nodeset_status,
+    places,
     support,
     unreachable_pods,
 )
@@ -41,6 +42,7 @@ from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import cluster_key
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation, Wants
+from seltzer.plan.nodeset.places import Places, machine_of
 
 
 class NodeSetController:
@@ -97,11 +99,12 @@ class NodeSetController:
     def _actor(self, seen: NodeSetObservation, connection: SlurmConnection | None) -> Actor:
         built = self._built(seen.nodeset, seen.now)
         key = key_of(seen.nodeset)
+        machines = seen.places.wanted if seen.places else {}
 
         @functools.cache
         def make() -> Callable[[str], Mapping[str, object]]:
             assert built, "no pod is planned without a cluster"
-            return build.pods_of(*built, self._shared.images, self._users(*built))
+            return build.pods_of(*built, self._shared.images, self._users(*built), machines)
 
         subject = Subject(kinds.NODESETS, seen.nodeset)
         wrote = lambda answer: self._writes.wrote(key, answer)  # noqa: E731
@@ -110,8 +113,8 @@ class NodeSetController:
     def _observe(self, nodeset: NodeSet, connection: SlurmConnection | None) -> NodeSetObservation:
         caches, key, where = self._caches, key_of(nodeset), cluster_key(nodeset)
         cluster, time_now = caches.clusters.get(where), time.time()
-        template, refusal = self._template(nodeset, time_now)
         pods = tuple(pod for pod in caches.pods.by("nodeset", str(key)) if membership.owns(nodeset, pod))
+        template, selected, refusal = self._template(nodeset, pods, time_now)
         ending = deletion.ending_partition(nodeset, members.of(caches, where)) if deletion.deleted(nodeset) else ""
         seen = NodeSetObservation(
             nodeset=nodeset,
@@ -126,7 +129,8 @@ class NodeSetController:
             closing=cluster is not None and cluster.metadata.deletion_timestamp is not None,
             controller_started=GuardReport(members.control_plane(caches, where).lease).running_since,
             ending_partition=ending,
-            machines=caches.machines.of({pod.spec.node_name for pod in pods}),
+            machines=caches.machines.of({machine_of(pod) for pod in pods}),
+            places=selected,
             users=self._users(nodeset, cluster),
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
@@ -139,14 +143,20 @@ class NodeSetController:
         keys = (Key(nodeset.metadata.namespace, name) for name in build.users_in(nodeset, cluster))
         return users.digest(*(self._caches.config_maps.get(key) for key in keys))
 
-    def _template(self, nodeset: NodeSet, time_now: float) -> tuple[str | None, str]:
+    def _template(
+        self, nodeset: NodeSet, pods: Iterable[Pod], time_now: float
+    ) -> tuple[str | None, Places | None, str]:
+        """The template's hash and, with placement perNode, the selected machines; or why there are none."""
         built = self._built(nodeset, time_now)
         if built is None:
-            return None, "there is no such SlurmCluster"
+            return None, None, "there is no such SlurmCluster"
         try:
-            return build.template(*built, self._shared.images), ""
+            images, found = self._shared.images, None
+            if nodeset.per_node:
+                found = places.find(nodeset, build.selection(*built, images), self._caches.nodes, pods)
+            return build.template(*built, images), found, ""
         except SeltzerError as error:
-            return None, str(error)
+            return None, None, str(error)
 
     def _built(self, nodeset: NodeSet, time_now: float) -> tuple[NodeSet, SlurmCluster] | None:
         """What its pods are built from: itself and its cluster, without home directories that can't be mounted yet."""

@@ -113,8 +113,8 @@ def _nodesets_of_cluster(caches: Caches, before: SlurmCluster | None, after: Slu
 
 
 def _neighbours(caches: Caches, before: NodeSet | None, after: NodeSet | None) -> Iterable[Key]:
-    """Whether a NodeSet is accepted depends on the specs of the others."""
-    if before and after and not _spec_differs(before, after):
+    """Whether a NodeSet is accepted depends on the specs and sizes of the others."""
+    if before and after and not _spec_differs(before, after) and before.size == after.size:
         return ()
     item = after or before
     assert item
@@ -122,9 +122,12 @@ def _neighbours(caches: Caches, before: NodeSet | None, after: NodeSet | None) -
 
 
 def _nodesets_on_machine(caches: Caches, before: Node | None, after: Node | None) -> Iterable[Key]:
-    """Those with a pod on a Kubernetes node."""
+    """Those with a pod on a Kubernetes node, and those that may select it."""
+    if not machines.differs(before, after):
+        return ()
     pods = (pod for pod in _pods_on(caches, before, after) if _has_nodeset(pod))
-    return {Key(pod.metadata.namespace, pod.metadata.labels[NODESET_LABEL]) for pod in pods}
+    on_it = {Key(pod.metadata.namespace, pod.metadata.labels[NODESET_LABEL]) for pod in pods}
+    return on_it | {key_of(each) for each in caches.nodesets if each.per_node}
 
 
 def _nodesets_of_claim(

@@ -131,6 +131,13 @@ class SetFinalizer:
     if_empty: str = ""
 
 
+@dataclass(frozen=True)
+class SetReplicas:
+    """Write the number of replicas into the spec of the plan's object, which has none."""
+
+    count: int
+
+
 # --- Slurm: each is one call, for any number of nodes -------------------------------------------------------------
 
 
@@ -207,6 +214,7 @@ OnKubernetes = (
     | RemoveStuckPod
     | PatchPods
     | SetFinalizer
+    | SetReplicas
 )
 Action = OnKubernetes | OnSlurm
 

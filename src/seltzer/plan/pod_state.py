@@ -17,7 +17,7 @@ _ADVICE = {
     "ErrImageNeverPull": "load the image onto the nodes, or change imagePullPolicy",
     "InvalidImageName": "correct the image's name",
     "CrashLoopBackOff": "see 'seltzer logs'",
-    "Unschedulable": "add Kubernetes nodes, or ask for less",
+    "Unschedulable": "add Kubernetes nodes, or ask for less; pods without limits on CPU and memory never share one",
     "VolumePending": "'kubectl get pvc' shows its claims",
 }
 # The scheduler's message for a pod whose claim has no volume yet. Most claims get one within seconds.

@@ -146,7 +146,7 @@ def _components(cluster: SlurmCluster, now: datetime) -> list[Branch]:
 
 
 def _nodeset(nodeset: NodeSet, cluster: SlurmCluster) -> tuple[Line, ...]:
-    status, wanted = nodeset.status, nodeset.spec.replicas
+    status, wanted = nodeset.status, nodeset.size
     style = colours.GOOD if status.ready_replicas == wanted else colours.WARNING
     ready = line(Cell(f"{status.ready_replicas}/{wanted} ready", style))
     behind = status.replicas - status.updated_replicas
@@ -205,7 +205,7 @@ def _nodeset_data(nodeset: NodeSet) -> dict[str, object]:
         "namespace": nodeset.metadata.namespace,
         "name": nodeset.metadata.name,
         "ready": ready is not None and ready.status == "True",
-        "desiredReplicas": nodeset.spec.replicas,
+        "desiredReplicas": nodeset.size,
         "replicas": status.replicas,
         "readyReplicas": status.ready_replicas,
         "updatedReplicas": status.updated_replicas,

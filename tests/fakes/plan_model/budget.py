@@ -19,13 +19,24 @@ class Budget:
         # Names of nodes that were taken away for an update and aren't back.
         self.away: set[str] = set()
         self._available: set[str] = set()
+        # How many nodes there should be, with placement perNode.
+        self._places = 0
 
     @property
     def target(self) -> int:
         wish = self.world.wish
-        return 0 if wish.closing or wish.deleted is not None else wish.replicas
+        if wish.closing or wish.deleted is not None:
+            return 0
+        return self._places if wish.per_node else wish.replicas
+
+    @property
+    def _most(self) -> int:
+        """How many an update may take away at once."""
+        wish = self.world.wish
+        return pod_selection.max_unavailable(wish.max_unavailable, self._places if wish.per_node else wish.replicas)
 
     def begin(self, seen: NodeSetObservation, decision: NodeSetDecision, alive: Collection[str]) -> None:
+        self._places = decision.target
         staying = {pod.metadata.name for pod in decision.staying}
         self.away -= set(alive) - staying  # they are too many
         self._count_who_is_back(len(alive))
@@ -35,11 +46,10 @@ class Budget:
     def take(self, name: str) -> None:
         """A node that takes jobs is taken away for an update. Who isn't available, or wasn't when the operator looked,
         isn't taken from anybody."""
-        wish = self.world.wish
         if name in self.away or name not in self._available or not self._is_available(name):
             return
         self.away.add(name)
-        budget = pod_selection.max_unavailable(wish.max_unavailable, wish.replicas)
+        budget = self._most
         assert len(self.away) <= budget, f"{sorted(self.away)} are away for an update, and only {budget} may be"
         self._available.discard(name)
         unavailable = self.target - len(self._available)

@@ -10,6 +10,7 @@ from seltzer.api.core import Node as KubeNode
 
 # How long Kubernetes waits for a kubelet at most.
 GRACE = 50.0
+SELECTED = {"pool": "cpu"}
 
 
 @dataclass
@@ -27,6 +28,8 @@ class ModelMachine:
     cordoned: bool = False
     taint: str = ""
     pressure: bool = False
+    # It has the label that a NodeSet of placement perNode selects.
+    label: bool = True
     # How far its clock is ahead.
     skew: float = 0.0
     # For how long nobody has heard of it.
@@ -51,14 +54,28 @@ class ModelMachine:
         """As Kubernetes shows it: new pods may come."""
         return self.there and self.ready == "True" and not (self.cordoned or self.taint or self.pressure)
 
+    @property
+    def selected(self) -> bool:
+        """Whether a pod of placement perNode may come, as Kubernetes shows it: it tolerates a cordon."""
+        return self.there and self.label and not self.taint
+
     def seen(self) -> KubeNode | None:
         if not self.there:
             return None
         taints = (self.taint,) if self.taint else ()
         pressure = str(self.pressure)
-        return objects.machine(self.name, self.ready, taints=taints, cordoned=self.cordoned, MemoryPressure=pressure)
+        labels = SELECTED if self.label else {}
+        return objects.machine(
+            self.name, self.ready, taints=taints, cordoned=self.cordoned, labels=labels, MemoryPressure=pressure
+        )
 
     # --- what happens to it ---------------------------------------------------------------------------------------
+
+    def gets_its_label(self) -> None:
+        self.label = True
+
+    def loses_its_label(self) -> None:
+        self.label = False
 
     def cordon(self) -> None:
         self.cordoned = True

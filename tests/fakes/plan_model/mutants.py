@@ -14,8 +14,11 @@ from seltzer.plan.nodeset import (
     deletion,
     drain_causes,
     drain_resume,
+    node_records,
     nodeset_plan,
+    places,
     pod_conditions,
+    pod_roles,
     pod_selection,
     removal,
     support,
@@ -138,6 +141,12 @@ MUTANTS: dict[str, Mutant] = {
     "tells nothing": _instead(pod_conditions, changes=lambda *_: ()),
     "goes on telling what nobody knows": _instead(pod_conditions, unknown=lambda *_: ()),
     "doesn't tell who is busy": _instead(pod_conditions, _is_busy=lambda *_: False),
+}
+
+PER_NODE: dict[str, Mutant] = {
+    "forgets a person's drain when the label goes": _instead(node_records, _lasting=lambda _: ()),
+    "leaves nodes where none is selected": _instead(pod_roles, _is_unselected=lambda *_: False),
+    "takes an unselected pod for one that is to stay": _instead(places.Places, wants=lambda *_: True),
 }
 
 SELDOM: dict[str, Mutant] = {

@@ -12,11 +12,13 @@ from dataclasses import replace
 import msgspec
 from tests.builders import objects
 from tests.builders import plan as plan_builders
+from tests.fakes.plan_model.machines import SELECTED
 from tests.fakes.plan_model.promises import Promises
 from tests.fakes.plan_model.world import Peace, Wish, World
 
 from seltzer.api.core import Deployment, Lease, LeaseSpec, ObjectMeta, Pod
 from seltzer.api.core import Node as KubeNode
+from seltzer.api.nodeset import NodeSet
 from seltzer.controllers.ages import Ages
 from seltzer.controllers.machines import Machines
 from seltzer.errors import SeltzerError
@@ -39,11 +41,12 @@ from seltzer.plan.actions import (
     SetAddress,
     SetFinalizer,
 )
-from seltzer.plan.nodeset import aging, next_pass, support, unreachable_pods
+from seltzer.plan.nodeset import aging, next_pass, places, support, unreachable_pods
 from seltzer.plan.nodeset import nodeset_plan as plan
 from seltzer.plan.nodeset.membership import Membership
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.places import Places
 from seltzer.plan.recheck import Facts
 from seltzer.plan.slurm_presence import Contact, ControlPlane, SlurmState
 from seltzer.slurm.models import Node
@@ -113,8 +116,9 @@ class Operator:
 
     def observe(self) -> NodeSetObservation:
         world, wish = self.world, self.world.wish
+        spec = {"placement": "perNode"} if wish.per_node else {"replicas": wish.replicas}
         nodeset = objects.nodeset(
-            wish.replicas, deleted=wish.deleted, finalizer=world.finalizer, drain=wish.drain, update=wish.update
+            spec, deleted=wish.deleted, finalizer=world.finalizer, drain=wish.drain, update=wish.update
         )
         if self._unread or next_pass.needs_fresh_nodes(nodeset, self._pods):
             # A pass waits until it has read its own writes.
@@ -133,10 +137,17 @@ class Operator:
             queued=self._queued,
             deadlines_age=float("inf") if self._named is None else 0.0,
             controller_started=world.controller_started,
-            machines=self._machines.of({pod.spec.node_name for pod in self._pods}),
+            machines=self._machines.of({places.machine_of(pod) for pod in self._pods}),
+            places=self._places(nodeset),
         )
         seen = replace(seen, ages=self._ages.of(key_of(seen.nodeset), aging.things(seen), world.now))
         return replace(seen, answers=self._ask(unreachable_pods.suspects(seen)), free_at=self._deadlines())
+
+    def _places(self, nodeset: NodeSet) -> Places | None:
+        """Unknown before the first look at the machines, and while the pods can't be built."""
+        if not nodeset.per_node or self._surveyed is None or self.world.wish.refused:
+            return None
+        return places.find(nodeset, {"nodeSelector": SELECTED}, self._kube_nodes, self._pods)
 
     def _slurm(self) -> SlurmState:
         """A cluster that is being deleted has been so for a moment only: when a silent one is gone is in a table."""
@@ -223,7 +234,7 @@ class Operator:
                     world.exists = False
             case CreatePods(names):
                 for name in names:
-                    world.create(name, world.template)
+                    world.create(name, world.template, seen.places.wanted[name] if seen.places else "")
                 self.watch()  # a pass waits until it has read its own writes
             case DeletePods(pods):
                 for pod in pods:

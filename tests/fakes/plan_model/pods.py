@@ -8,7 +8,7 @@ import msgspec
 from tests.builders import objects
 
 from seltzer.api.core import ObjectCondition, Pod
-from seltzer.api.labels import DELETION_COST, SAFE_TO_EVICT
+from seltzer.api.labels import DELETION_COST, MACHINE, SAFE_TO_EVICT
 from seltzer.plan.actions import PodPatch
 
 
@@ -22,6 +22,8 @@ class ModelPod:
     created: float
     since: float = 0.0
     machine: str = ""
+    # With placement perNode: the machine that it is for.
+    pin: str = ""
     runs: bool = False
     # For good; a container that only crashed starts again.
     ended: bool = False
@@ -93,6 +95,9 @@ class ModelPod:
                 old.pop(key, None)
         self.told.update({each.type: each for each in patch.conditions})
 
+    def _annotations(self) -> dict[str, str]:
+        return {**self.annotations, **({MACHINE: self.pin} if self.pin else {})}
+
     def seen(self) -> Pod:
         item = objects.pod(
             self.name,
@@ -110,7 +115,7 @@ class ModelPod:
             finished=self.shown_finished,
         )
         metadata = msgspec.structs.replace(
-            item.metadata, labels={**item.metadata.labels, **self.labels}, annotations=dict(self.annotations)
+            item.metadata, labels={**item.metadata.labels, **self.labels}, annotations=self._annotations()
         )
         conditions = (*item.status.conditions, *self.told.values())
         status = msgspec.structs.replace(item.status, conditions=conditions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tests.fakes.plan_model.budget import Budget
@@ -18,6 +19,7 @@ from seltzer.plan.nodeset.deletion import deleted
 from seltzer.plan.nodeset.drain_causes import Machine, is_cause, of_machine, tells, turns_unready
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
+from seltzer.plan.nodeset.places import node_name
 from seltzer.plan.nodeset.pod_selection import UPDATE
 from seltzer.plan.slurm_state import OURS
 from seltzer.slurm.models import Node
@@ -148,10 +150,19 @@ class Promises:
         assert name not in world.pods, f"the record of {name} is deleted, but its pod is there"
         waits = name in world.named and not world.wish.closing and not self._consent()
         assert not waits, f"the record of {name} is deleted, which a waiting job names"
-        if name in self._let_go:
+        if world.wish.per_node:
+            self._forgets_no_drain(name, seen)
+        elif name in self._let_go:
             self._let_go.discard(name)
         elif slurm_state.drained_by_others((seen.slurm.nodes or {})[name]) and self.before(name):
             assert name not in self._next, f"a person's drain of {name} is forgotten, although {name} comes back"
+
+    def _forgets_no_drain(self, name: str, seen: NodeSetObservation) -> None:
+        """A node that is named after its machine comes back with it, and so does what a person said of it."""
+        ends = self.world.wish.closing or deleted(seen.nodeset) or not seen.places
+        lasts = not ends and seen.places and name in seen.places.existing
+        held = slurm_state.drained_by_others((seen.slurm.nodes or {})[name]) and self.before(name)
+        assert not (lasts and held), f"a person's drain of {name} is forgotten, although its machine is there"
 
     # --- Kubernetes -----------------------------------------------------------------------------------------------
 
@@ -226,19 +237,35 @@ class Promises:
         for name, record in world.records.items():
             if record.drained and not record.reason and record.busy and not peace.notices:
                 continue  # who drained it would be forgotten: Slurm itself has to see to its jobs
+            if wish.per_node and record.held and record.drained and name not in world.pods:
+                continue  # its machine may get its label back
             assert name in world.pods, f"{record} has no pod"
             hangs = world.is_lost(world.pods[name]) and record.jobs
             assert not hangs, f"the jobs of {record} hang, whose pod is lost"
         live = {name: pod for name, pod in world.pods.items() if pod.alive and not world.is_lost(pod)}
         busy = {name for name in live if name in world.records and world.records[name].busy}
-        target = self.budget.target
-        assert len(live) >= target if busy else len(live) == target, f"{sorted(live)} are there, {target} are wanted"
-        assert not everything_ends or len(world.pods) == target
+        if wish.per_node:
+            self._is_where_it_should_be(live, busy)
+        else:
+            target = self.budget.target
+            count = f"{sorted(live)} are there, {target} are wanted"
+            assert len(live) >= target if busy else len(live) == target, count
+            assert not everything_ends or len(world.pods) == target
         for name, pod in live.items():
             self._is_well(pod, world.records.get(name), leaves=name not in self._staying or pod.uid in self._replacing)
             held = any(record.held for record in world.records.values())
             unmended = not everything_ends or wish.paused or held
             assert pod.template == world.template or unmended, f"{name} isn't up to date"
+
+    def _is_where_it_should_be(self, live: Collection[str], busy: Collection[str]) -> None:
+        """There is a pod for each machine that has the label, and no other without jobs."""
+        world, ends = self.world, self.world.wish.closing
+        named = {node_name("cpu", machine.name): machine for machine in world.machines.values()}
+        for name, machine in named.items():
+            assert ends or not machine.selected or name in world.pods, f"{machine} should have a node"
+        for name in live:
+            has_place = not ends and named[name].there and named[name].label
+            assert has_place or name in busy, f"{name} should be gone from {named[name]}"
 
     def _is_well(self, pod: ModelPod, record: Record | None, *, leaves: bool) -> None:
         world = self.world

@@ -215,6 +215,28 @@ class NodeSetMachine(RuleBasedStateMachine):
         self.operator.settle()
 
 
+class PerNodeMachine(NodeSetMachine):
+    """The same with placement perNode: machines get and lose the label that is selected."""
+
+    @initialize(replicas=st.integers(0, 3), passes=st.integers(0, 3))
+    def begin(self, replicas: int, passes: int) -> None:
+        self.world.want(per_node=True)
+        for machine in MACHINES[replicas:]:
+            self.world.machines[machine].loses_its_label()
+        for _ in range(passes):
+            self.operator.work()
+            self.pods_come_up()
+
+    @rule(name=st.sampled_from(MACHINES), has=st.booleans())
+    def label(self, name: str, has: bool) -> None:
+        machine = self.world.machines[name]
+        (machine.gets_its_label if has else machine.loses_its_label)()
+
+    @rule(name=st.sampled_from(["cpu--n0", "cpu--n1"]), waits=st.booleans(), queued=st.integers(0, 1))
+    def queue(self, name: str, waits: bool, queued: int) -> None:
+        super().queue(name, waits, queued)
+
+
 Event = Callable[[NodeSetMachine, int], None]
 
 
@@ -256,6 +278,10 @@ def _end(machine: NodeSetMachine, byte: int) -> None:
         machine.lose_slurm()
 
 
+def _queue(machine: NodeSetMachine, byte: int) -> None:
+    machine.queue(f"cpu-{byte % 2}", byte & 4 > 0, byte // 8 % 2)
+
+
 # What comes twice happens twice as often.
 EVENTS: list[Event] = [
     *[lambda machine, byte: machine.operate_well()] * 6,
@@ -268,7 +294,7 @@ EVENTS: list[Event] = [
     *[_node] * 6,
     *[_machine] * 3,
     lambda machine, byte: machine.slurm_answers(byte % 3 > 0 and not machine.world.gone, byte & 8 > 0),
-    lambda machine, byte: machine.queue(f"cpu-{byte % 2}", byte & 4 > 0, byte // 8 % 2),
+    _queue,
     lambda machine, byte: machine.scale(byte % 5),
     lambda machine, byte: machine.change_template(byte % 4 == 0),
     _change,
@@ -277,12 +303,24 @@ EVENTS: list[Event] = [
 ]
 
 
-def walk(tape: bytes) -> None:
+def _label(machine: NodeSetMachine, byte: int) -> None:
+    assert isinstance(machine, PerNodeMachine)
+    machine.label(MACHINES[byte // 2 % len(MACHINES)], byte % 2 > 0)
+
+
+PER_NODE_EVENTS: list[Event] = [
+    *[event for event in EVENTS if event is not _queue],
+    lambda machine, byte: machine.queue(f"cpu--n{byte % 2}", byte & 4 > 0, byte // 8 % 2),
+    *[_label] * 5,
+]
+
+
+def walk(tape: bytes, per_node: bool = False) -> None:
     """Two bytes are one event; the first two say how it begins and ends."""
-    machine = NodeSetMachine()
+    machine, events = (PerNodeMachine(), PER_NODE_EVENTS) if per_node else (NodeSetMachine(), EVENTS)
     machine.begin(tape[0] % 4, tape[1] % 4)
     for what, byte in zip(tape[2::2], tape[3::2], strict=True):
-        EVENTS[what % len(EVENTS)](machine, byte)
+        events[what % len(events)](machine, byte)
     if machine.world.exists:
         machine.comes_to_rest(PEACES[tape[1] // 4 % len(PEACES)])
     machine.teardown()
@@ -293,12 +331,12 @@ def noise(number: int, length: int = 140) -> bytes:
     return shake_256(str(number).encode()).digest(length)
 
 
-def shortened(tape: bytes) -> bytes:
+def shortened(tape: bytes, per_node: bool = False) -> bytes:
     """What is left of a tape that breaks a promise when every event that doesn't matter is cut out."""
     for place in range(len(tape) - 2, 0, -2):
         less = tape[:place] + tape[place + 2 :]
         try:
-            walk(less)
+            walk(less, per_node)
         except Exception:
             tape = less
     return tape

@@ -25,6 +25,8 @@ class Wish:
     """What the user wants of the NodeSet, and how the cluster judges it."""
 
     replicas: int = 2
+    # One on each machine that has the label, whatever `replicas` says.
+    per_node: bool = False
     template: int = 0
     max_unavailable: int | str = 1
     paused: bool = False
@@ -81,9 +83,9 @@ class World:
 
     # --- what happens to pods -------------------------------------------------------------------------------------
 
-    def create(self, name: str, template: str) -> None:
+    def create(self, name: str, template: str, pin: str = "") -> None:
         assert name not in self.pods, f"{name} is created although it exists"
-        self.pods[name] = ModelPod(name, f"u{self._next()}", template, self.now)
+        self.pods[name] = ModelPod(name, f"u{self._next()}", template, self.now, pin=pin)
 
     def machine(self, pod: ModelPod) -> ModelMachine | None:
         return self.machines.get(pod.machine)
@@ -104,6 +106,9 @@ class World:
             return
         load = {each: sum(pod.machine == each for pod in self.pods.values()) for each in self.machines}
         fit = [each for each in self.machines.values() if each.well]
+        if pod.pin:
+            its = self.machines[pod.pin]
+            fit = [its] if its.selected and its.ready == "True" and not its.pressure else []
         if fit:
             pod.machine = min(fit, key=lambda each: (load[each.name], each.name)).name
             pod.show("waiting", self._clock(pod))

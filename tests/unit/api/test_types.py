@@ -39,7 +39,7 @@ def test_a_controller_is_alone_keeps_jobs_and_runs_unless_it_is_said() -> None:
 
 def test_a_nodeset_needs_nothing_but_its_cluster() -> None:
     spec = msgspec.convert({"clusterRef": {"name": "demo"}}, NodeSetSpec)
-    assert (spec.replicas, spec.weight, spec.features, spec.resources) == (1, 1, (), Resources())
+    assert (spec.replicas, spec.weight, spec.features, spec.resources) == (None, 1, (), Resources())
     assert (spec.partition, spec.drain, spec.update) == (Partition(enabled=True), Drain(on_timeout="wait"), Update())
     with pytest.raises(ValidationError, match="clusterRef"):
         msgspec.convert({}, NodeSetSpec)

@@ -118,6 +118,30 @@ def test_a_nodes_death_is_told_to_those_who_have_a_pod_on_it(rig: Rig) -> None:
     assert sorted(rig.told) == ["ns/demo", "soon ns/third"]
 
 
+def test_a_new_label_concerns_the_nodesets_that_may_select_it(rig: Rig) -> None:
+    item = nodeset({"placement": "perNode"}, name="gpu")
+    rig.caches.nodesets.put(replace(item, metadata=rig.meta("gpu")))
+    rig.nodeset("cpu")
+    rig.told.clear()
+    node = rig.node("n9", "True")
+    rig.caches.nodes.put(node)
+    assert rig.told == ["soon ns/gpu"], "a new machine"
+    rig.told.clear()
+    meta = NodeMeta(name="n9", resource_version="100", labels={"pool": "gpu"})
+    rig.caches.nodes.put(replace(node, metadata=meta))
+    assert rig.told == ["soon ns/gpu"]
+
+
+def test_the_size_of_a_nodeset_that_counts_machines_concerns_its_neighbours(rig: Rig) -> None:
+    item = nodeset({"placement": "perNode"}, name="gpu")
+    rig.caches.nodesets.put(replace(item, metadata=rig.meta("gpu")))
+    rig.nodeset("cpu")
+    rig.told.clear()
+    status = replace(item.status, desired_replicas=3)
+    rig.caches.nodesets.put(replace(item, metadata=rig.meta("gpu"), status=status))
+    assert sorted(set(rig.told)) == ["set ns/cpu", "set ns/gpu"]
+
+
 def test_a_renewed_lease_is_told_to_nobody_and_what_it_says_is(rig: Rig) -> None:
     rig.lease("x", "1")
     assert rig.told == ["ns/demo"]

@@ -85,7 +85,7 @@ def words(node: KubeNode | None, tolerations: Sequence[Mapping[str, Any]]) -> st
     for kind, what in _PRESSURE.items():
         if _condition(node, kind) == "True":
             return f"is under {what} pressure"
-    repelling = (taint for taint in node.spec.taints if _repels(taint) and not _tolerates(tolerations, taint))
+    repelling = (taint for taint in node.spec.taints if _repels(taint) and not tolerates(tolerations, taint))
     if taint := next(repelling, None):
         value = f"={taint.value}" if taint.value else ""
         return f"has taint {taint.key}{value}:{taint.effect}"
@@ -184,7 +184,7 @@ def _repels(taint: Taint) -> bool:
     return taint.effect in _REPELS and not taint.key.startswith(_TOLD_ELSEWHERE)
 
 
-def _tolerates(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
+def tolerates(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
     """As Kubernetes does. tolerationSeconds doesn't count: jobs may take any time."""
     for each in tolerations:
         if not isinstance(each, Mapping):

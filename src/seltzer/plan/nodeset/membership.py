@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from seltzer.api.core import Pod
 from seltzer.api.nodeset import NodeSet, oldest_first
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.kube.resource import Key, key_of
+from seltzer.plan.nodeset import places
 from seltzer.slurm import conf
 
 MAX_NODES = 10_000
@@ -39,7 +39,7 @@ def owns(nodeset: NodeSet, pod: Pod) -> bool:
 
     A pod without any owner counts: a NodeSet deleted with --cascade=orphan leaves its jobs running.
     """
-    if not re.fullmatch(rf"{re.escape(nodeset.metadata.name)}-(0|[1-9][0-9]*)", pod.metadata.name):
+    if not places.names_of(nodeset).fullmatch(pod.metadata.name):
         return False  # a copy under another name
     owners = pod.metadata.owner_references
     return not owners or any(owner.uid == nodeset.metadata.uid for owner in owners)
@@ -70,7 +70,7 @@ def memberships(
         found[key_of(nodeset)] = member
         if member.member:
             taken[nodeset.metadata.name] = nodeset
-            left -= nodeset.spec.replicas if member.accepted else nodeset.status.replicas
+            left -= nodeset.size if member.accepted else nodeset.status.replicas
     return found
 
 
@@ -99,12 +99,30 @@ def _membership(
             "NameTaken",
             f"NodeSet {other} has the same name, so its nodes are called {name}-0 and so on too: choose another name",
         )
-    if nodeset.spec.replicas > left:
+    if twin := next((each for each in taken.values() if _share_names(each, nodeset)), None):
+        return Membership(
+            False,
+            False,
+            "NameTaken",
+            f"nodes of NodeSet {key_of(twin)} may have the names of its nodes, since one has placement perNode and the "
+            f"other's name begins with that one's and {places.SEPARATOR}: choose another name",
+        )
+    if nodeset.size > left:
+        advice = "select fewer Kubernetes nodes" if nodeset.per_node else "set fewer replicas"
         return Membership(
             True,
             False,
             "TooManyNodes",
-            f"{nodeset.spec.replicas} nodes are more than the {max(0, left)} that are left of MaxNodeCount={limit}:"
-            " set fewer replicas, or a higher MaxNodeCount in slurm.conf of spec.config of the cluster",
+            f"{nodeset.size} nodes are more than the {max(0, left)} that are left of MaxNodeCount={limit}:"
+            f" {advice}, or a higher MaxNodeCount in slurm.conf of spec.config of the cluster",
         )
     return Membership(True, True, "Accepted", f"its nodes belong to SlurmCluster {where}")
+
+
+def _share_names(one: NodeSet, other: NodeSet) -> bool:
+    """Whether a node of one may have the name of a node of the other."""
+    pairs = ((one, other), (other, one))
+    return any(
+        each.per_node and rival.metadata.name.startswith(f"{each.metadata.name}{places.SEPARATOR}")
+        for each, rival in pairs
+    )

@@ -25,7 +25,8 @@ def needs_fresh_nodes(nodeset: NodeSet, pods: Sequence[Pod]) -> bool:
     1. Some pods are too many, and the idle ones go first: seconds ago, other nodes may have been idle.
     2. A slurmd container ended. It is restarted within a second and gets jobs again: only Slurm knows whether it has.
     """
-    return 0 < nodeset.spec.replicas < len(pods) or any(drain_causes.ended(pod) for pod in pods)
+    chosen = not nodeset.per_node and 0 < nodeset.size < len(pods)
+    return chosen or any(drain_causes.ended(pod) for pod in pods)
 
 
 def wrote_to_slurm(done: Sequence[Action]) -> bool:

@@ -5,13 +5,12 @@ A record outlives its pod. It keeps its jobs and the drain that a person set, an
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from seltzer.api.nodeset import NodeSet
 from seltzer.plan import pod_state, slurm_state
 from seltzer.plan.actions import Action, DeleteRecords, DownNodes
-from seltzer.plan.nodeset import deletion, unreachable_pods
+from seltzer.plan.nodeset import deletion, places, unreachable_pods
 from seltzer.plan.nodeset.observation import NodeSetObservation
 from seltzer.plan.slurm_state import MARK, OURS
 from seltzer.slurm.models import Node
@@ -31,7 +30,7 @@ def needs_mark(node: Node, mark: str) -> bool:
 
 def of(seen: NodeSetObservation) -> list[Node]:
     """Slurm's records of this NodeSet's nodes, with or without a pod."""
-    ours = re.compile(rf"{re.escape(seen.nodeset.metadata.name)}-(0|[1-9][0-9]*)")
+    ours = places.names_of(seen.nodeset)
     return [
         node
         for name, node in (seen.slurm.nodes or {}).items()
@@ -65,11 +64,12 @@ def wants_named(seen: NodeSetObservation) -> bool:
 def steps(seen: NodeSetObservation, wanted: Sequence[str]) -> list[Action]:
     """Records whose pods are gone: their jobs go back to the queue, then the records go.
 
-    A record that others drained stays if its name is `wanted` for a new pod: their drain stays with it.
+    A record that others drained stays if its name is `wanted` for a new pod, or belongs to a machine that may have a
+    node again: their drain stays with it.
     """
     orphans = orphaned(seen)
     bereft = [node for node in orphans if node.occupied and node.base != "DOWN" and slurm_state.may_go_down(node)]
-    reused = frozenset(wanted)
+    reused = frozenset((*wanted, *_lasting(seen)))
     kept = {node.name for node in orphans if node.name in reused and slurm_state.drained_by_others(node)}
     may_lose_jobs = deletion.may_lose_jobs(seen)
     named = frozenset[str]() if may_lose_jobs else seen.named
@@ -81,6 +81,12 @@ def steps(seen: NodeSetObservation, wanted: Sequence[str]) -> list[Action]:
     if over:
         actions.append(DeleteRecords(tuple(over), unless_named=not may_lose_jobs))
     return actions
+
+
+def _lasting(seen: NodeSetObservation) -> Iterable[str]:
+    """Names that may be wanted again, since they are those of machines that exist."""
+    ends = deletion.deleted(seen.nodeset) or seen.closing
+    return () if ends or seen.places is None else seen.places.existing
 
 
 def _why_lost(node: Node) -> str:

@@ -25,12 +25,14 @@ from functools import partial
 
 from seltzer.api.core import Pod
 from seltzer.api.labels import FINALIZER
+from seltzer.api.nodeset import DEFAULT_REPLICAS
 from seltzer.plan import pod_state, wakeup
-from seltzer.plan.actions import Action, CreatePods, DeletePods, PatchPods, PodRef, SetFinalizer
+from seltzer.plan.actions import Action, CreatePods, DeletePods, PatchPods, PodRef, SetFinalizer, SetReplicas
 from seltzer.plan.nodeset import (
     deletion,
     drain_resume,
     node_records,
+    places,
     pod_conditions,
     pod_roles,
     pod_selection,
@@ -49,6 +51,7 @@ from seltzer.plan.wakeup import Wakeup
 _DELETED = "the NodeSet is being deleted"
 _CLOSING = "the SlurmCluster is being deleted"
 _SURPLUS = "fewer are wanted"
+_UNSELECTED = "its Kubernetes node is gone, or not selected any more"
 _OUTDATED = "the NodeSet has changed, and it is made anew"
 _LOST = "neither its Kubernetes node nor its slurmd is heard of"
 _FORGOTTEN = "Slurm has no record of it any more, and only a new pod registers"
@@ -96,6 +99,7 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
         *kept.actions,
         *removal.unasked(seen.pods, seen.slurm),
         *_created(seen, roles),
+        *_sized(seen),
         *_finished(seen),
     )
     arriving = roles.target - sum(pod.metadata.name in (seen.slurm.nodes or {}) for pod in roles.alive)
@@ -123,7 +127,11 @@ def _wakeups(seen: NodeSetObservation, roles: PodRoles, leaving: RemovalSteps, w
             ("the drain timeout runs", leaving.busy and seen.nodeset.spec.drain.timeout is not None),
             ("a deleted NodeSet without pods waits for jobs in the queue", ends),
             ("which nodes waiting jobs name isn't known yet", wants.named and seen.named is None),
-            ("pods that are missing wait for names of pods that go", roles.missing and roles.going),
+            # With placement perNode no other name will do, and the end of a pod is an event.
+            (
+                "pods that are missing wait for names of pods that go",
+                roles.missing and roles.going and not seen.nodeset.per_node,
+            ),
             ("a ready pod hasn't registered", unregistered_pods.unregistered(roles.staying, seen)),
             ("a pod is lost", roles.lost),
             ("a slurmd may be unreachable", roles.suspects),
@@ -143,7 +151,7 @@ def _wants(seen: NodeSetObservation, roles: PodRoles) -> Wants:
 def _idle(seen: NodeSetObservation, actions: tuple[Action, ...]) -> NodeSetDecision:
     """Nothing is done about the pods but to show their jobs: pods without jobs can be evicted, others can't."""
     pods = tuple(pod for pod in seen.pods if not pod_state.deleting(pod) and not pod_state.finished(pod))
-    target = seen.nodeset.spec.replicas
+    target = seen.nodeset.size
     own = _own(pods, seen)
     updates = _pod_updates(seen, own, actions, 0)
     wakeups = _pod_wakeups(seen, own, 0)
@@ -163,7 +171,8 @@ def _pod_wakeups(seen: NodeSetObservation, pods: Sequence[Pod], arriving: int) -
 
 
 def _is_on_unknown_machine(pod: Pod, seen: NodeSetObservation) -> bool:
-    return bool(pod.spec.node_name) and seen.machine(pod) is None
+    machine = places.machine_of(pod)
+    return bool(machine) and machine not in seen.machines
 
 
 def _own(pods: Sequence[Pod], seen: NodeSetObservation) -> list[Pod]:
@@ -180,6 +189,8 @@ def _leaving(seen: NodeSetObservation, surplus: Sequence[Pod], replacing: Sequen
         reason, why = "deleted", _DELETED
     elif seen.closing:
         reason, why = "cluster deleted", _CLOSING
+    elif seen.nodeset.per_node:
+        reason, why = pod_selection.UNSELECTED, _UNSELECTED
     else:
         reason, why = pod_selection.SCALE_IN, _SURPLUS
     unheard = {pod.metadata.name for pod in (*surplus, *replacing) if not unreachable_pods.is_heard(pod, seen)}
@@ -206,8 +217,10 @@ def _because(why: str, actions: Sequence[Action]) -> list[Action]:
 
 
 def _free_names(seen: NodeSetObservation, count: int) -> list[str]:
-    """The names of the lowest ordinals that no pod has."""
+    """The names of the lowest ordinals that no pod has; with placement perNode those of machines without a pod."""
     used = {pod.metadata.name for pod in seen.pods}
+    if seen.nodeset.per_node:
+        return sorted(seen.places.wanted.keys() - used) if seen.places and count else []
     names: list[str] = []
     number = 0
     while len(names) < count:
@@ -220,13 +233,25 @@ def _free_names(seen: NodeSetObservation, count: int) -> list[str]:
 
 def _created(seen: NodeSetObservation, roles: PodRoles) -> list[Action]:
     """Missing pods, without those whose names become free soon."""
-    returning = sum(
-        pod_selection.ordinal(pod.metadata.name) < roles.target and not unreachable_pods.is_stuck(pod, seen)
-        for pod in roles.going
-    )
+    returning = 0 if seen.nodeset.per_node else _returning(seen, roles)
     free = _free_names(seen, max(0, roles.missing - returning))
     names = tuple(name for name in free if _may_create(name, seen))
     return [CreatePods(names)] if names else []
+
+
+def _returning(seen: NodeSetObservation, roles: PodRoles) -> int:
+    """How many pods that go leave a name that one of the missing pods should get."""
+    return sum(
+        pod_selection.ordinal(pod.metadata.name) < roles.target and not unreachable_pods.is_stuck(pod, seen)
+        for pod in roles.going
+    )
+
+
+def _sized(seen: NodeSetObservation) -> list[Action]:
+    """The default of replicas is written down: `kubectl scale` and autoscalers read it there. The CRD has no default,
+    since placement perNode has no replicas."""
+    absent = seen.nodeset.spec.replicas is None and not seen.nodeset.per_node and not deleted(seen.nodeset)
+    return [SetReplicas(DEFAULT_REPLICAS)] if absent else []
 
 
 def _finished(seen: NodeSetObservation) -> list[Action]:

@@ -45,9 +45,11 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     findings += [seen.home] if seen.home else []
+    findings += _placed(seen)
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         conditions=conditions.settle(nodeset.status.conditions, findings, nodeset.metadata.generation, now),
+        desired_replicas=decision.target,
         replicas=len(alive),
         ready_replicas=available,
         updated_replicas=updated,
@@ -81,6 +83,23 @@ def _ready(seen: NodeSetObservation, decision: NodeSetDecision, available: int, 
         return no(why, f"{available} of {decision.target} nodes take jobs{_others(seen, decision)}")
     waiting = _waiting(seen, decision)
     return Finding("Ready", "True", "AllAvailable", f"{_all(available)}{f'; {waiting}' if waiting else ''}")
+
+
+def _placed(seen: NodeSetObservation) -> list[Finding]:
+    """With placement perNode: whether each selected machine can have a node."""
+    if seen.places is None:
+        return []
+    count = len(seen.places.wanted)
+    if clashing := seen.places.clashing:
+        words = (
+            f"{', '.join(clashing[:3])}{f' and {len(clashing) - 3} more' if len(clashing) > 3 else ''}: another "
+            "Kubernetes node has the same host name, and so the name of the node is taken: rename it"
+        )
+        return [Finding("Placed", "False", "HostNameTaken", words)]
+    if not count:
+        words = "no Kubernetes node is selected: see podTemplate.spec.nodeSelector, affinity and tolerations"
+        return [Finding("Placed", "True", "NoneSelected", words)]
+    return [Finding("Placed", "True", "OnSelected", f"{count} Kubernetes nodes are selected")]
 
 
 def _going(seen: NodeSetObservation) -> str:

@@ -11,6 +11,7 @@ from seltzer.api.nodeset import NodeSet
 from seltzer.plan.conditions import Finding
 from seltzer.plan.nodeset.drain_causes import Machine
 from seltzer.plan.nodeset.membership import Membership
+from seltzer.plan.nodeset.places import Places
 from seltzer.plan.slurm_presence import SlurmState
 from seltzer.plan.wakeup import Wakeup
 
@@ -64,6 +65,8 @@ class NodeSetObservation:
     deadlines_age: float = float("inf")
     # For how many seconds we have seen the facts of `aging`, by our own clock.
     ages: Mapping[Hashable, float] = field(default_factory=dict)
+    # With placement perNode: the machines that should have a node. None: unknown.
+    places: Places | None = None
     # The digest of the users that the pods mount; empty while there are none.
     users: str = ""
 

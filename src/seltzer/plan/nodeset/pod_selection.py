@@ -15,6 +15,7 @@ from seltzer.slurm.models import Node
 DEADLINES_FRESH = 5.0
 SCALE_IN = "scale-in"
 UPDATE = "update"
+UNSELECTED = "its Kubernetes node is not selected"
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,9 @@ class Candidates:
 
 
 def ordinal(pod_name: str) -> int:
-    return int(pod_name.rpartition("-")[2])
+    """0 for a pod that is named after its machine."""
+    number = pod_name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0
 
 
 def template_of(pod: Pod) -> str:

@@ -9,7 +9,7 @@ from seltzer.api.core import Pod, Terminated
 from seltzer.api.nodeset import NodeSet
 from seltzer.errors import SeltzerError
 from seltzer.plan import pod_state, slurm_state
-from seltzer.plan.nodeset.pod_selection import SCALE_IN, UPDATE
+from seltzer.plan.nodeset.pod_selection import SCALE_IN, UNSELECTED, UPDATE
 from seltzer.slurm.models import Node
 from seltzer.view import facts, nodes, times
 from seltzer.view.facts import SELTZER, SLURM, Facts
@@ -17,6 +17,7 @@ from seltzer.view.text import suggestion
 
 _OURS = {
     UPDATE: "its NodeSet was changed, and it is to be replaced",
+    UNSELECTED: "its NodeSet has a node on each selected Kubernetes node, and its own is gone or not selected any more",
     "deleted": "its NodeSet is being deleted",
     "cluster deleted": "its cluster is being deleted",
 }
@@ -101,7 +102,7 @@ def _removal(known: Facts, name: str) -> str:
     nodeset = _nodeset(known, name)
     if nodeset is None:
         return "its NodeSet is gone, and so it goes too"
-    return f"NodeSet {nodeset.metadata.name} is to have {nodeset.spec.replicas} nodes, and this one is too many"
+    return f"NodeSet {nodeset.metadata.name} is to have {nodeset.size} nodes, and this one is too many"
 
 
 def _nodeset(known: Facts, name: str) -> NodeSet | None:

@@ -80,7 +80,7 @@ def starting(known: Facts, job: Job) -> list[str]:
     """NodeSets of its partition that are still starting, and what they wait for."""
     sentences = []
     for nodeset in nodesets(known, job) if known.pods is not None else ():
-        name, wanted = nodeset.metadata.name, nodeset.spec.replicas
+        name, wanted = nodeset.metadata.name, nodeset.size
         pods = [pod for each, pod in (known.pods or {}).items() if known.nodeset(each) == name]
         coming = [pod for pod in pods if not pod_state.deleting(pod) and known.node(pod.metadata.name) is None]
         lacking = wanted - sum(not pod_state.deleting(pod) for pod in pods)

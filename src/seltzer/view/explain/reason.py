@@ -197,7 +197,7 @@ def _scale(known: Facts, job: Job) -> list[str]:
     sets = pool.nodesets(known, job)
     if job.wants or len(sets) != 1 or any(each.most_nodes is not None for each in pool.partitions(known, job)):
         return []
-    name, has = sets[0].metadata.name, sets[0].spec.replicas
+    name, has = sets[0].metadata.name, sets[0].size
     wanted = job.node_count - sum(known.nodeset(each) != name for each in pool.names(known, job))
     return [f"'seltzer scale {name} {wanted}' makes it possible."] if wanted > has else []
 

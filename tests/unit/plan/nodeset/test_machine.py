@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes.plan_model.mutants import MUTANTS, SELDOM
-from tests.fakes.plan_model.walk import NodeSetMachine, noise, shortened, walk
+from tests.fakes.plan_model.mutants import MUTANTS, PER_NODE, SELDOM
+from tests.fakes.plan_model.walk import NodeSetMachine, PerNodeMachine, noise, shortened, walk
 
 LONG = float(os.environ.get("SELTZER_MODEL", "0"))
 SEED = int(os.environ.get("SELTZER_MODEL_SEED", "0"))
@@ -22,6 +22,10 @@ TAPES = 200
 
 TestNodeSet = pytest.mark.timeout(300 + 10 * LONG)(NodeSetMachine.TestCase)
 TestNodeSet.settings = settings(max_examples=20 + int(4 * LONG), stateful_step_count=40)
+
+
+TestPerNode = pytest.mark.timeout(300 + 10 * LONG)(PerNodeMachine.TestCase)
+TestPerNode.settings = settings(max_examples=20 + int(4 * LONG), stateful_step_count=40)
 
 
 @pytest.mark.timeout(300 + 10 * LONG)
@@ -32,15 +36,16 @@ def test_no_promise_is_broken_on_any_tape_of_events(tape: bytes) -> None:
 
 
 @pytest.mark.timeout(300 + LONG)
-def test_nor_on_hundreds_of_tapes_of_noise() -> None:
+@pytest.mark.parametrize("per_node", [False, True])
+def test_nor_on_hundreds_of_tapes_of_noise(per_node: bool) -> None:
     """Hypothesis is thorough, and slow: this gets to where it would need hours to get."""
     number, end = SEED * 1_000_000, time.monotonic() + LONG
     while number < SEED * 1_000_000 + TAPES or time.monotonic() < end:
         tape = noise(number)
         try:
-            walk(tape)
+            walk(tape, per_node)
         except Exception as broken:
-            raise AssertionError(f"tape {number}, {shortened(tape).hex()}: {broken}") from broken
+            raise AssertionError(f"tape {number}, {shortened(tape, per_node).hex()}: {broken}") from broken
         number += 1
 
 
@@ -76,6 +81,14 @@ def test_tapes_find_the_plan_that(mistake: str) -> None:
     with MUTANTS[mistake](), pytest.raises(AssertionError):
         for number in (FOUND.get(mistake, 0), *range(2000)):
             walk(noise(number))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mistake", PER_NODE)
+def test_tapes_find_the_plan_with_placement_per_node_that(mistake: str) -> None:
+    with PER_NODE[mistake](), pytest.raises(AssertionError):
+        for number in range(2000):
+            walk(noise(number), per_node=True)
 
 
 def a_person_is_faster() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.builders.objects import NOW, nodeset, pod
 from tests.builders.plan import GONE, MEMBER, UNKNOWN, aged, machine, seen, slurm
@@ -23,6 +24,7 @@ from seltzer.plan.actions import (
     PodRef,
     ResumeNodes,
     SetFinalizer,
+    SetReplicas,
 )
 from seltzer.plan.nodeset import node_records
 from seltzer.plan.nodeset.membership import Membership
@@ -51,6 +53,14 @@ def goner(name: str) -> PodRef:
 
 def test_before_the_first_pod_comes_the_finalizer() -> None:
     assert actions(seen(nodeset(finalizer=False), slurm=slurm())) == (SetFinalizer(True),)
+
+
+def test_the_default_of_replicas_is_written_down_where_autoscalers_read_it() -> None:
+    """The CRD has no default: placement perNode has no replicas."""
+    item = nodeset()
+    absent = msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, replicas=None))
+    assert actions(seen(absent, slurm=slurm())) == (CreatePods(("cpu-0",)), SetReplicas(1))
+    assert SetReplicas(1) not in actions(seen(nodeset({"placement": "perNode"}), slurm=slurm()))
 
 
 def test_who_isnt_a_member_gets_none() -> None:
