@@ -99,6 +99,14 @@ Duration = Annotated[
     ),
     Meta(min_length=2),
 ]
+LabelKey = Annotated[
+    str,
+    text(
+        r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z",
+        "not the key of a label: write it like topology.kubernetes.io/zone",
+        317,
+    ),
+]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 ResourceList = Annotated[Mapping[str, Quantity], Meta(max_length=32)]
 

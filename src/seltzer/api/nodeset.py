@@ -3,7 +3,7 @@
 Every field here has an effect. These names are reserved for later, so that the shape stays the same:
 
 - `spec.autoscale`: replicas that follow the queue.
-- `spec.gres`, `spec.topology`: GPUs and topology, if they can't be detected in the pod.
+- `spec.gres`: GPUs, if they can't be detected in the pod.
 - `spec.health`: custom checks that drain a node.
 - `spec.network`: macvlan and ipvlan addresses.
 - `spec.update.partition`, `.order`: finer steps of a roll-out.
@@ -22,6 +22,7 @@ from .common import (
     Conditions,
     Duration,
     Image,
+    LabelKey,
     Namespace,
     NodeCounts,
     ObjectName,
@@ -195,6 +196,13 @@ class NodeSetSpec(Part, frozen=True, kw_only=True):
         tuple[Feature, ...], Meta(max_length=64, extra_json_schema={"x-kubernetes-list-type": "set"})
     ] = ()
     """Features that jobs can request with --constraint. The NodeSet's name is always one."""
+
+    features_from_labels: Annotated[
+        tuple[LabelKey, ...], Meta(max_length=32, extra_json_schema={"x-kubernetes-list-type": "set"})
+    ] = ()
+    """Labels of Kubernetes nodes that become features, such as node.kubernetes.io/instance-type: the value is the
+    feature or, where it is true or empty, the part of the label's name behind the slash. A changed label changes
+    the features of the running node; its jobs go on."""
 
     weight: Annotated[int, Meta(ge=1, le=4294967280)] = 1
     """Slurm's weight of the nodes: all else being equal, jobs go to the nodes with the lowest weight."""

@@ -23,6 +23,7 @@ from .common import (
     NAME_RULE,
     Duration,
     Image,
+    LabelKey,
     Namespace,
     ObjectName,
     Part,
@@ -155,6 +156,15 @@ class Rest(Part, frozen=True, kw_only=True):
     """Changes to the pods, on top of spec.podTemplate. The main container is called slurmrestd."""
 
 
+class Topology(Part, frozen=True, kw_only=True):
+    """Where nodes are in the network, so that the nodes of a job are close to each other."""
+
+    labels: Annotated[tuple[LabelKey, ...], Meta(min_length=1, max_length=6)]
+    """Labels of Kubernetes nodes, the outermost first and the leaf last, such as topology.kubernetes.io/zone and
+    example.com/rack. Nodes whose Kubernetes nodes have the same values are at one switch of Slurm's tree, also when
+    labels change. A missing label counts as the value unknown."""
+
+
 class NodeSetAccess(Part, frozen=True, kw_only=True):
     """Which NodeSets may join the cluster."""
 
@@ -192,6 +202,9 @@ class SlurmClusterSpec(Part, frozen=True, kw_only=True):
     get those of them that need no claim; see the NodeSet's own mounts."""
 
     node_sets: NodeSetAccess = NodeSetAccess()
+
+    topology: Topology | None = None
+    """Slurm's topology/tree from labels of Kubernetes nodes. Jobs can ask for it with --switches."""
 
     config: Annotated[Mapping[str, ConfigFile], Meta(max_length=32)] = {}
     """Configuration on top of Seltzer's, by file: slurm.conf, cgroup.conf, gres.conf, job_submit.lua and so on. A

@@ -14,7 +14,7 @@ from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.slurm import conf
 from seltzer.slurm.conf import Conf, Line, Pair
 
-from . import journal, names, partitions, userconf
+from . import journal, names, partitions, topology, userconf
 from .components import slurmctld, slurmd
 from .userconf import MAIN, ConfigRefused
 
@@ -102,7 +102,7 @@ def render(cluster: SlurmCluster, nodesets: Sequence[NodeSet]) -> Rendered:
         text = conf.render(Conf(tuple(lines)), _COMMENT)
     except conf.ConfError as error:
         raise ConfigRefused(f"{error}") from None
-    all_files = {**_CGROUP, **user.files, **homes, MAIN: text}
+    all_files = {**_CGROUP, **user.files, **homes, **topology.files(cluster), MAIN: text}
     size = sum(len(name) + len(content.encode()) for name, content in all_files.items())
     if size >= _MOST_BYTES:
         raise ConfigRefused(f"all files of config together have {size:,} bytes: remove some, below {_MOST_BYTES:,}")

@@ -15,7 +15,7 @@ from seltzer.api.core import Deployment, Node, Pod
 from seltzer.api.labels import CONFIG, CONTROLLER_POD
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import cluster as build
-from seltzer.build import config, names, trial, volumes
+from seltzer.build import config, names, topology, trial, volumes
 from seltzer.build.components import slurmd, slurmrestd
 from seltzer.build.components.base import GeneratedKey
 from seltzer.build.components.table import COMPONENTS, CONTROL_PLANE, findings, is_variant
@@ -39,6 +39,7 @@ from seltzer.plan.actions import Delete
 from seltzer.plan.cluster import cluster_plan as plan
 from seltzer.plan.cluster import cluster_status, trust
 from seltzer.plan.cluster.cluster_plan import CONTROLLER, Candidate, ClusterObservation, Mounted
+from seltzer.slurm.models import Node as SlurmNode
 
 
 class ClusterController:
@@ -102,7 +103,8 @@ class ClusterController:
         home_claim = caches.all_claims.get(Key(key.namespace, home_name)) if home_name else None
         # What the pods are built from.
         built = home.mountable(cluster, home_claim, time_now)
-        candidate, refusal = self._candidate(built, active.data if active else {})
+        slurm = members.slurm(caches, key, connection, with_our_writes=False)
+        candidate, refusal = self._candidate(built, active.data if active else {}, slurm.nodes)
         drifted: tuple[Manifest, ...] = ()
         binder = None
         try:
@@ -130,7 +132,7 @@ class ClusterController:
             leftovers=self._leftovers(key),
             claim=caches.claims.get(Key(key.namespace, names.controller(cluster))),
             lease=caches.leases.get(Key(key.namespace, names.controller(cluster))),
-            slurm=members.slurm(caches, key, connection, with_our_writes=False),
+            slurm=slurm,
             failure=connection.failure if connection else "",
             jobs=connection.jobs if connection else None,
             slurmds=len(pods.get(slurmd.NAME, ())),
@@ -159,8 +161,11 @@ class ClusterController:
                 found.append(Mounted(label, component.config_annotation, digest))
         return (*found, *self._users.mounted(cluster))
 
-    def _candidate(self, cluster: SlurmCluster, active: Mapping[str, str]) -> tuple[Candidate | None, str]:
+    def _candidate(
+        self, cluster: SlurmCluster, active: Mapping[str, str], nodes: Mapping[str, SlurmNode] | None
+    ) -> tuple[Candidate | None, str]:
         try:
+            topology.check(cluster, active, nodes)
             nodesets = members.of(self._caches, key_of(cluster))
             rendered = config.render(cluster, nodesets)
             candidate = Candidate(

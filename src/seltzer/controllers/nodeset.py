@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from seltzer.api.core import PersistentVolumeClaim, Pod
 from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
-from seltzer.build import names, users
+from seltzer.build import names, topology, users
 from seltzer.build import nodeset as build
 from seltzer.controllers import members, metrics
 from seltzer.controllers.act import Actor, Subject, refused
@@ -131,10 +131,18 @@ class NodeSetController:
             ending_partition=ending,
             machines=caches.machines.of({machine_of(pod) for pod in pods}),
             places=selected,
+            topology=self._topology(cluster),
             users=self._users(nodeset, cluster),
         )
         seen = dataclasses.replace(seen, ages=self._ages.of(key, aging.things(seen), time.monotonic()))
         return _with_feeds(seen, connection) if connection else seen
+
+    def _topology(self, cluster: SlurmCluster | None) -> tuple[str, ...] | None:
+        """The labels that say where nodes are in Slurm's topology."""
+        if cluster is None:
+            return None
+        active = self._caches.config_maps.get(Key(cluster.metadata.namespace, names.config(cluster)))
+        return topology.labels(cluster, active.data if active else None)
 
     def _users(self, nodeset: NodeSet, cluster: SlurmCluster | None) -> str:
         """The digest of the users that the NodeSet's pods mount; empty while there are none."""

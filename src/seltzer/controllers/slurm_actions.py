@@ -13,6 +13,8 @@ from seltzer.plan.actions import (
     OnSlurm,
     ResumeNodes,
     SetAddress,
+    SetFeatures,
+    SetTopology,
 )
 from seltzer.slurm.client import Outcome, SlurmClient
 
@@ -32,5 +34,9 @@ def call(action: OnSlurm) -> Callable[[SlurmClient], Awaitable[Outcome | None]]:
             return lambda slurm: slurm.comment(names, comment)
         case SetAddress(names, address):
             return lambda slurm: slurm.set_address(names, address)
+        case SetTopology(names, topology):
+            return lambda slurm: slurm.set_topology(names, topology)
+        case SetFeatures(names, features):
+            return lambda slurm: slurm.set_features(names, features)
         case DeleteRecords(names):
             return lambda slurm: slurm.delete(names)

@@ -192,6 +192,22 @@ class SetAddress:
 
 
 @dataclass(frozen=True)
+class SetTopology:
+    """Say where in Slurm's topology these nodes are; empty: nowhere. Their jobs go on."""
+
+    names: tuple[str, ...]
+    topology: str
+
+
+@dataclass(frozen=True)
+class SetFeatures:
+    """Replace the features of these nodes. Their jobs go on."""
+
+    names: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DeleteRecords:
     """Remove these nodes from Slurm; their pods are gone.
 
@@ -202,7 +218,9 @@ class DeleteRecords:
     unless_named: bool = False
 
 
-OnSlurm = DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | DeleteRecords
+OnSlurm = (
+    DrainNodes | ResumeNodes | DownNodes | KillJobs | MarkNodes | SetAddress | SetTopology | SetFeatures | DeleteRecords
+)
 OnKubernetes = (
     Apply
     | Create

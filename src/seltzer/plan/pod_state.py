@@ -17,9 +17,12 @@ _ADVICE = {
     "ErrImageNeverPull": "load the image onto the nodes, or change imagePullPolicy",
     "InvalidImageName": "correct the image's name",
     "CrashLoopBackOff": "see 'seltzer logs'",
-    "Unschedulable": "add Kubernetes nodes, or ask for less; pods without limits on CPU and memory never share one",
+    "Unschedulable": "add Kubernetes nodes, or ask for less",
     "VolumePending": "'kubectl get pvc' shows its claims",
 }
+# The scheduler's message for a pod that may not share a machine.
+_APART = "anti-affinity"
+_ALONE = "nodes without limits on CPU and memory never share a Kubernetes node: add some, or set spec.resources.limits"
 # The scheduler's message for a pod whose claim has no volume yet. Most claims get one within seconds.
 _UNBOUND = "unbound immediate PersistentVolumeClaims"
 
@@ -120,7 +123,7 @@ def first_trouble(pods: Iterable[Pod]) -> Trouble | None:
 
 def _described(pod: Pod, reason: str, message: str) -> Trouble:
     words = " ".join(message.split())[:600] or reason
-    advice = _ADVICE.get(reason)
+    advice = _ALONE if reason == "Unschedulable" and _APART in message else _ADVICE.get(reason)
     return Trouble(reason, f"pod {pod.metadata.name}: {words}" + (f"; {advice}" if advice else ""))
 
 

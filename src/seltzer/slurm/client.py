@@ -15,7 +15,7 @@ undone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -44,6 +44,7 @@ LONGEST_PATH = 7_500
 NODE_EXISTS = 2168
 CREATE_SINCE = "v0.0.44"
 CONFIG_SINCE = "v0.0.45"
+TOPOLOGY_SINCE = "v0.0.45"
 
 # Slurm takes `all`, in any case, for every node. It also takes a NodeSet's name for all nodes of that NodeSet, which
 # can't be detected here: names of NodeSets must differ from all node names.
@@ -175,6 +176,18 @@ class SlurmClient:
     async def set_address(self, names: Iterable[str], address: str) -> Outcome:
         """Set the address at which slurmctld reaches these nodes' slurmds."""
         return await self._update(names, {"address": [address]}, lambda node: node.address == address)
+
+    async def set_topology(self, names: Iterable[str], topology: str) -> Outcome:
+        """Set where in the topology these nodes are, such as `default:root:leaf`; empty: nowhere. Slurm 26.05 and
+        newer."""
+        await self._needs(TOPOLOGY_SINCE, "set the topology of nodes")
+        return await self._update(names, {"topology_str": topology}, lambda node: node.topology == topology)
+
+    async def set_features(self, names: Iterable[str], features: Sequence[str]) -> Outcome:
+        """Replace the features of these nodes. Slurm refuses to change the available ones without the active ones."""
+        wanted = set(features)
+        body = {"features": list(features), "features_act": list(features)}
+        return await self._update(names, body, lambda node: wanted == set(node.features) == set(node.active_features))
 
     async def kill_jobs(self, names: Iterable[str]) -> None:
         """End all jobs that are on any of these nodes, including on their other nodes."""

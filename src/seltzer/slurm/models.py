@@ -60,6 +60,8 @@ class Node(
     reservation: str = ""
     comment: str = ""
     extra: str = ""
+    # Where it is, as in `default:root:leaf`. None: this slurmrestd doesn't say.
+    topology: str | None = None
     version: str = ""
     booted: Wrapped = None
     busy_until: Wrapped = None

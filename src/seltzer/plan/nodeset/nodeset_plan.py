@@ -31,6 +31,7 @@ from seltzer.plan.actions import Action, CreatePods, DeletePods, PatchPods, PodR
 from seltzer.plan.nodeset import (
     deletion,
     drain_resume,
+    machine_labels,
     node_records,
     places,
     pod_conditions,
@@ -97,6 +98,7 @@ def decide(seen: NodeSetObservation) -> NodeSetDecision:
         *_because(_FORGOTTEN, unregistered_pods.steps(roles.kept, seen)),
         *node_records.steps(seen, _free_names(seen, roles.missing)),
         *kept.actions,
+        *machine_labels.steps(roles.kept, seen),
         *removal.unasked(seen.pods, seen.slurm),
         *_created(seen, roles),
         *_sized(seen),

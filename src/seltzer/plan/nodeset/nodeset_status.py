@@ -21,7 +21,7 @@ from seltzer.plan.actions import (
     SetAddress,
 )
 from seltzer.plan.conditions import Finding
-from seltzer.plan.nodeset import node_records, pod_selection
+from seltzer.plan.nodeset import machine_labels, node_records, pod_selection
 from seltzer.plan.nodeset.deletion import deleted, partition
 from seltzer.plan.nodeset.nodeset_plan import NodeSetDecision
 from seltzer.plan.nodeset.observation import NodeSetObservation
@@ -36,7 +36,7 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     """The status. `failures` are the errors of actions that failed just now."""
     nodeset = seen.nodeset
     pool = Candidates(decision.staying, seen.slurm.nodes or {}, {})
-    outside = outside_partition(seen)
+    outside = outside_partition(seen) | machine_labels.unplaced(seen)
     available = sum(pool.available(pod) and pod.metadata.name not in outside for pod in decision.staying)
     alive = [pod for pod in seen.pods if not pod_state.deleting(pod)]
     updated = sum(pod_selection.template_of(pod) == seen.template for pod in alive)
@@ -45,7 +45,7 @@ def status(seen: NodeSetObservation, decision: NodeSetDecision, failures: Sequen
     )
     findings = [_ready(seen, decision, available, failures), accepted, _updated(seen, decision, updated)]
     findings += [seen.home] if seen.home else []
-    findings += _placed(seen)
+    findings += [*_placed(seen), *machine_labels.finding(decision.staying, seen)]
     return NodeSetStatus(
         observed_generation=nodeset.metadata.generation,
         conditions=conditions.settle(nodeset.status.conditions, findings, nodeset.metadata.generation, now),

@@ -65,6 +65,8 @@ class NodeSetObservation:
     deadlines_age: float = float("inf")
     # For how many seconds we have seen the facts of `aging`, by our own clock.
     ages: Mapping[Hashable, float] = field(default_factory=dict)
+    # The labels that say where nodes are in Slurm's topology; none: nowhere. None: what their records say stays.
+    topology: tuple[str, ...] | None = None
     # With placement perNode: the machines that should have a node. None: unknown.
     places: Places | None = None
     # The digest of the users that the pods mount; empty while there are none.
