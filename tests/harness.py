@@ -203,6 +203,13 @@ class Sandbox:
         return self.kubectl("exec", pod, "--", *words, check=check)
 
 
+API = "seltzer.dev/v1alpha1"
+SMALL = {
+    "requests": {"cpu": "100m", "memory": "64Mi"},
+    "limits": {"cpu": str(os.cpu_count() or 2), "memory": "4Gi"},
+}
+
+
 class Cluster:
     """A SlurmCluster in a namespace of its own, as its users see it: by its objects, its login pod and its REST API.
 
@@ -238,7 +245,9 @@ class Cluster:
         self.kubectl("apply", "-f", str(file))
 
     def _manifest(self, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        return {"apiVersion": "seltzer.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+        # Nodes without limits never share a Kubernetes node, and the sandbox has three.
+        small = {"resources": SMALL} if kind == "NodeSet" else {}
+        return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": {**small, **spec}}
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Any objects, into the cluster's namespace."""

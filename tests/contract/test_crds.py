@@ -226,6 +226,8 @@ BAD_CLUSTERS: list[tuple[Any, str]] = [
         ({"users": {"ldap": {"uri": ["ldaps://ldap.example.com"], "baseDN": "dc=example,dc=com", **fields}}}, words)
         for fields, words in BAD_LDAP
     ),
+    ({"topology": {"labels": []}}, "spec.topology.labels"),
+    ({"topology": {"labels": ["-rack"]}}, "not the key of a label"),
 ]
 
 
@@ -257,6 +259,9 @@ BAD_NODESETS: list[tuple[Any, str]] = [
     ({"update": {"maxUnavailable": "0%"}}, "set it to at least 1, or set paused to true"),
     ({"update": {"maxUnavailable": "101%"}}, "spec.update.maxUnavailable"),
     ({"update": {"maxUnavailable": "a few"}}, "spec.update.maxUnavailable"),
+    ({"placement": "perNode", "replicas": 1}, "so it can't be scaled: remove replicas"),
+    ({"placement": "everywhere"}, 'supported values: "onePerNode", "perNode", "spread"'),
+    ({"featuresFromLabels": ["a b"]}, "not the key of a label: write it like topology.kubernetes.io/zone"),
 ]
 
 
@@ -304,6 +309,7 @@ def change(server: Sandbox, which: str, spec: Any) -> Answer:
         (CLUSTER, {"controller": {"storage": {"accessMode": "ReadWriteMany"}}}, "set accessMode to what it was"),
         (POOL, {"clusterRef": {"name": "other"}}, "nodes can't move to another cluster"),
         (POOL, {"clusterRef": {"namespace": "other"}}, "nodes can't move to another cluster"),
+        (POOL, {"placement": "perNode"}, "set placement to what it was, or create a new NodeSet"),
     ],
 )
 def test_what_cannot_change_does_not(kept: Sandbox, which: str, spec: Any, words: str) -> None:
@@ -319,6 +325,8 @@ def test_what_cannot_change_does_not(kept: Sandbox, which: str, spec: Any, words
         (CLUSTER, {"controller": {"storage": {"size": 5 * 2**30, "onDelete": "delete"}}}),
         (CLUSTER, {"controller": {"hold": True, "keepJobs": False, "leaseDuration": "1m30s"}}),
         (POOL, {"replicas": 3, "update": {"maxUnavailable": 2}, "drain": {"timeout": "1h30m", "onTimeout": "kill"}}),
+        (POOL, {"placement": "onePerNode", "featuresFromLabels": ["node.kubernetes.io/instance-type"]}),
+        (CLUSTER, {"topology": {"labels": ["topology.kubernetes.io/zone", "rack"]}}),
         (POOL, {"partition": {"name": "shared", "options": "Default=YES MaxTime=1-00:00:00 AllowGroups=a,b"}}),
     ],
 )

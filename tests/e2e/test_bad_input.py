@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.harness import Cluster, Sandbox, until
+from tests.harness import SMALL, Cluster, Sandbox, until
 
 NOWHERE = "127.0.0.1:1/no-such-image:dev"
 
@@ -61,7 +61,7 @@ def nodeset(name: str, **spec: Any) -> dict[str, Any]:
         "apiVersion": "seltzer.dev/v1alpha1",
         "kind": "NodeSet",
         "metadata": {"name": name},
-        "spec": {"clusterRef": {"name": "demo"}, **spec},
+        "spec": {"clusterRef": {"name": "demo"}, "resources": SMALL, **spec},
     }
 
 

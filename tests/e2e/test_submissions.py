@@ -166,7 +166,7 @@ def look(cluster: Cluster) -> dict[str, Node]:
 def cluster(installed: Sandbox) -> Iterator[Cluster]:
     cluster = Cluster(installed, "submissions", "demo")
     # More CPUs than the machine has, so that many jobs run at once.
-    resources = {"requests": {"cpu": "100m"}, "limits": {"cpu": "32"}}
+    resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "32", "memory": "8Gi"}}
     # For logins that hang. On cpu they may take as long as this machine needs.
     limit = {"name": "SELTZER_LOGIN_TIMEOUT", "value": "5"}
     template = {"spec": {"containers": [{"name": "slurmd", "env": [limit]}]}}
