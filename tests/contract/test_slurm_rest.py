@@ -306,6 +306,27 @@ async def test_a_comment_is_kept_by_whatever_else_changes(rig: Rig) -> None:
     assert {there[name].comment for name in OURS[:2]} == {""}
 
 
+async def test_a_place_in_the_topology_is_taken_before_there_is_a_tree_if_it_is_in_the_default_one(rig: Rig) -> None:
+    client = rig.client
+    await client.create(OURS[:2], CLOUD)
+    place = "default:/:a/:a/r1"
+    assert await client.set_topology(OURS[:2], place) == outcome(OURS[:2])
+    assert {(await nodes(client))[name].topology for name in OURS[:2]} == {place}
+    refused = await client.set_topology(OURS[:1], "other:/:a")
+    assert "topology configuration is not available" in refused.failed[OURS[0]]
+    assert await client.set_topology(OURS[:2], "") == outcome(OURS[:2])
+    assert {(await nodes(client))[name].topology for name in OURS[:2]} == {""}
+
+
+async def test_features_are_replaced_all_at_once(rig: Rig) -> None:
+    client = rig.client
+    await client.create(OURS[:2], CLOUD)
+    assert await client.set_features(OURS[:2], ("cpu", "p5.48xlarge")) == outcome(OURS[:2])
+    assert await client.set_features(OURS[:1], ("cpu", "h100")) == outcome(OURS[:1])
+    there = await nodes(client)
+    assert (there[OURS[0]].features, there[OURS[1]].active_features) == (("cpu", "h100"), ("cpu", "p5.48xlarge"))
+
+
 async def test_a_reason_has_the_time_at_which_it_became_that(rig: Rig) -> None:
     client = rig.client
     await client.create(OURS[:1], CLOUD)

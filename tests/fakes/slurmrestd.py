@@ -26,12 +26,15 @@ KEY = b"k" * 32
 OPERATOR = "operator"
 VERSIONS = ("v0.0.45", "v0.0.44", "v0.0.43", "v0.0.42")
 INVALID_NODE_NAME, NODES_BUSY, INVALID_TRANSITION = 2018, 2016, 2180
+NOT_A_SUBSET, INVALID_TOPOLOGY = 2031, 2178
 NODE_EXISTS, TABLE_FULL, INVALID_USER, AUTHENTICATION, UNSPECIFIED = 2168, 2169, 2010, 1007, -1
 NO_FILTER = 2173
 WORDS = {
     INVALID_NODE_NAME: "Invalid node name specified",
     NODES_BUSY: "Requested nodes are busy",
     INVALID_TRANSITION: "Invalid node state transition",
+    NOT_A_SUBSET: "Active features not subset of available features",
+    INVALID_TOPOLOGY: "Requested topology configuration is not available",
     NODE_EXISTS: "Node already exists in the node table",
     TABLE_FULL: "Unable to add node, node table is full",
     INVALID_USER: "Invalid user id",
@@ -306,7 +309,14 @@ class FakeSlurmrestd:
                 slurm_node.set_reason(node, "", now)
             case _:
                 return UNSPECIFIED
-        node.update({field: body[field] for field in ("comment", "extra") if field in body})
+        active = body.get("features_act", node["active_features"])
+        if not set(active) <= set(body.get("features", node["features"])):
+            return NOT_A_SUBSET
+        topology = body.get("topology_str", "")
+        if topology and not topology.startswith("default:"):
+            return INVALID_TOPOLOGY
+        node.update(active_features=active, topology=body.get("topology_str", node["topology"]))
+        node.update({field: body[field] for field in ("comment", "extra", "features") if field in body})
         return 0
 
     def _kill(self, body: dict[str, Any]) -> web.Response:
