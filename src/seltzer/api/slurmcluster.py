@@ -159,7 +159,9 @@ class Rest(Part, frozen=True, kw_only=True):
 class Topology(Part, frozen=True, kw_only=True):
     """Where nodes are in the network, so that the nodes of a job are close to each other."""
 
-    labels: Annotated[tuple[LabelKey, ...], Meta(min_length=1, max_length=6)]
+    labels: Annotated[
+        tuple[LabelKey, ...], Meta(min_length=1, max_length=6, extra_json_schema={"x-kubernetes-list-type": "set"})
+    ]
     """Labels of Kubernetes nodes, the outermost first and the leaf last, such as topology.kubernetes.io/zone and
     example.com/rack. Nodes whose Kubernetes nodes have the same values are at one switch of Slurm's tree, also when
     labels change. A missing label counts as the value unknown."""

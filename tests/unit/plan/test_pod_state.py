@@ -79,6 +79,12 @@ def test_what_we_tell_by_a_pod_is_no_change_of_it() -> None:
         ("Unschedulable", "0/3 nodes\n are available", "Unschedulable", "pod cpu-0: 0/3 nodes are available; add"),
         (
             "Unschedulable",
+            "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.",
+            "Unschedulable",
+            "anti-affinity rules.; nodes without limits on CPU and memory never share a Kubernetes node",
+        ),
+        (
+            "Unschedulable",
             "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
             "VolumePending",
             "PersistentVolumeClaims. not found; 'kubectl get pvc' shows its claims",
