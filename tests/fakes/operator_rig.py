@@ -110,6 +110,20 @@ class Rig:
         state.delete(pod)
         return name
 
+    def label(self, machine: str, **labels: str | None) -> None:
+        """Set labels of a Kubernetes node; None removes one."""
+        id_ = Id("", "nodes", "", machine)
+        found = {**self._server.state.get(id_)["metadata"].get("labels", {}), **labels}
+        kept = {key: value for key, value in found.items() if value is not None}
+        self._server.state.patch(id_, metadata={**self._server.state.get(id_)["metadata"], "labels": kept})
+
+    def remove_machine(self, machine: str) -> None:
+        """A Kubernetes node is removed, and then the pods that were on it."""
+        self._server.state.delete(Id("", "nodes", "", machine))
+        for name, pod in self.pods().items():
+            if pod["spec"].get("nodeName") == machine:
+                self._server.state.delete(Id("", "pods", pod["metadata"]["namespace"], name), grace=0)
+
     def cordon(self, pod: str) -> None:
         """The Kubernetes node that a slurmd pod is on."""
         self._server.state.patch(

@@ -79,7 +79,12 @@ def keys(cluster: SlurmCluster) -> str:
 
 def config(cluster: SlurmCluster) -> str:
     """The ConfigMap with the configuration that is rolled out."""
-    return f"{cluster.metadata.name}-config"
+    return config_of(cluster.metadata.name)
+
+
+def config_of(name: str) -> str:
+    """The same for a cluster with this name."""
+    return f"{name}-config"
 
 
 def home(cluster: SlurmCluster) -> str:

@@ -150,13 +150,15 @@ def _nodesets_without_slurm(caches: Caches, before: HasMeta | None, after: HasMe
     return nodesets_of(caches, cluster) if cluster else ()
 
 
-def _nodesets_of_users(caches: Caches, before: HasMeta | None, after: HasMeta | None) -> Iterable[Key]:
-    """All pods of a cluster know its users."""
-    item = after or before
-    assert item
+def _nodesets_of_config_map(caches: Caches, before: HasMeta | None, after: HasMeta | None) -> Iterable[Key]:
+    """All pods of a cluster know its users, and its nodes have a place in the topology that is rolled out."""
+    item = _item(before, after)
     cluster = _cluster(item)
-    is_users = item.metadata.labels.get(COMPONENT_LABEL) == users.COMPONENT and not _has_nodeset(item)
-    return nodesets_of(caches, cluster) if cluster and is_users else ()
+    if cluster is None or _has_nodeset(item):
+        return ()
+    is_users = item.metadata.labels.get(COMPONENT_LABEL) == users.COMPONENT
+    is_config = item.metadata.name == names.config_of(cluster.name)
+    return nodesets_of(caches, cluster) if is_users or is_config else ()
 
 
 def _nodesets_of_slurm(caches: Caches, cluster: Key, change: Change | None) -> Iterable[Key]:
@@ -184,7 +186,7 @@ NODESET: Final = Registration(
         Watch(sources.NODES, _nodesets_on_machine, urgent=True),
         Watch(sources.ALL_CLAIMS, _nodesets_of_claim),
         *(Watch(managed(each), _nodesets_without_slurm) for each in kinds.CHILDREN),
-        Watch(sources.CONFIG_MAPS, _nodesets_of_users),
+        Watch(sources.CONFIG_MAPS, _nodesets_of_config_map),
     ),
     slurm=_nodesets_of_slurm,
     slurm_news=_cluster_of_ready_slurmd,

@@ -122,10 +122,12 @@ class FakeCluster:
 
     def _schedule(self, id_: Id, pod: Object) -> None:
         wanted = (pod["spec"].get("nodeSelector") or {}).items()
+        pinned = pods.pinned(pod)
         fitting = [
             node.name
             for node, item in self.state.items("", "nodes")
-            if wanted <= item["metadata"].get("labels", {}).items() and not item["spec"].get("unschedulable")
+            if wanted <= item["metadata"].get("labels", {}).items()
+            and (node.name == pinned if pinned else not item["spec"].get("unschedulable"))
         ]
         if id_.name in self.unschedulable or not fitting:
             return

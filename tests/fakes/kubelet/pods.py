@@ -39,6 +39,16 @@ def needs(pod: Object) -> Iterator[tuple[str, str]]:
                     yield plural, wanted[key]
 
 
+def pinned(pod: Object) -> str:
+    """The one machine that it may be on; empty: it isn't bound to one by name."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    for term in affinity.get(required, {}).get("nodeSelectorTerms", ()):
+        for each in term.get("matchFields", ()):
+            return str(each["values"][0])
+    return ""
+
+
 def missing_image(pod: Object) -> str | None:
     """An image that nobody has: one with `missing` in its name."""
     containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
