@@ -10,6 +10,7 @@ from tests.builders.slurm import node
 
 from seltzer.build import topology
 from seltzer.build.config import ConfigRefused, render
+from seltzer.plan.cluster import trust
 
 SPEC = {"topology": {"labels": ["zone", "rack"]}}
 THEIRS = {"config": {"topology.yaml": "- topology: mine\n"}}
@@ -21,7 +22,7 @@ FREE = {"cpu-0": node("cpu-0", topology="")}
 def test_the_file_has_an_empty_tree_whatever_the_labels_are() -> None:
     rendered = render(cluster(SPEC), [])
     assert 'switch: "/"' in rendered.files["topology.yaml"] and "topology: default" in rendered.files["topology.yaml"]
-    assert rendered.trusted, "there is nothing of the user's in it"
+    assert trust.is_trusted(cluster(SPEC), []), "there is nothing of the user's in it"
     assert rendered.digest == render(cluster({"topology": {"labels": ["other"]}}), []).digest
     assert "topology.yaml" not in render(cluster(), []).files
 
