@@ -54,7 +54,7 @@ spec:
   clusterRef:
     name: {name}
   replicas: {nodes}
-#  resources:
+#  resources:  # without limits, each node has a whole Kubernetes node to itself
 #    limits: {{cpu: "4", memory: 8Gi}}  # what each node has, for Kubernetes and for Slurm alike
 #  features: [fast]
 #  partition:
