@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from seltzer_sandbox import commands
 T = TypeVar("T")
 SELTZER = Path(sys.executable).with_name("seltzer")
 COMMAND_DEADLINE = 300.0
+# How long anything may take that happens within seconds here: how fast a machine is isn't tested.
+PATIENCE = 180.0
 REST_API = "v0.0.45"
 _DELETIONS_AT_ONCE = 4
 
@@ -55,7 +58,7 @@ def succeed(*words: str) -> str:
     return answer.stdout
 
 
-def until(what: str, ask: Callable[[], T | None], deadline: float = 60.0) -> T:
+def until(what: str, ask: Callable[[], T | None], deadline: float = PATIENCE) -> T:
     """Ask until there is an answer that isn't empty; fail with `what` was waited for when the deadline has passed.
 
     A question that fails has no answer yet: a pod may just be replaced, or a daemon be about to answer.
@@ -66,7 +69,7 @@ def until(what: str, ask: Callable[[], T | None], deadline: float = 60.0) -> T:
         answer = None
         try:
             answer = ask()
-        except (AssertionError, OSError) as error:
+        except (AssertionError, OSError, LookupError, ValueError) as error:
             trouble = error
         if answer:
             return answer
@@ -178,13 +181,13 @@ class Sandbox:
         self.kubectl("apply", "--namespace", namespace, "-f", "-", stdin=text)
 
     def delete(self, *words: str) -> None:
-        self.kubectl("delete", "--ignore-not-found", "--now", "--timeout=60s", *words)
+        self.kubectl("delete", "--ignore-not-found", "--now", "--timeout=180s", *words)
 
     def wait_for_pods(self, selector: str, namespace: str = "default") -> list[dict[str, Any]]:
         """The pods with these labels, once they are Ready."""
         words = ("wait", "--namespace", namespace, "--for=condition=Ready", "pod", "--selector", selector)
         until(f"pods {selector} exist", lambda: self.pods(selector, namespace) or None)
-        self.kubectl(*words, "--timeout=90s")
+        self.kubectl(*words, "--timeout=180s")
         return self.pods(selector, namespace)
 
     def pods(self, selector: str, namespace: str = "default") -> list[dict[str, Any]]:
@@ -195,6 +198,15 @@ class Sandbox:
         """The status of the node's condition Ready: True, False or Unknown."""
         conditions = self.get("node", node)["status"]["conditions"]
         return next(str(c["status"]) for c in conditions if c["type"] == "Ready")
+
+    def dns_node(self) -> str:
+        """The node that answers for names: a test that breaks it breaks more than it means to."""
+
+        def ask() -> str:
+            [pod] = self.pods("k8s-app=kube-dns", "kube-system")
+            return str(pod["spec"]["nodeName"])
+
+        return until("DNS is on a node", ask)
 
     def wait_for_node(self, node: str, status: str) -> None:
         until(f"{node} is Ready={status}", lambda: self.ready(node) == status)
@@ -218,6 +230,7 @@ class Cluster:
     def __init__(self, sandbox: Sandbox, namespace: str, name: str, *, user: str = "user") -> None:
         """`user` runs commands on the login pod unless a test says who."""
         self.sandbox, self.namespace, self.name, self.user = sandbox, namespace, name, user
+        self._naps: dict[str, str] = {}  # how long each job of `hold` sleeps: no other process sleeps as long
 
     def create(self, spec: Mapping[str, Any] | None = None, **nodesets: Mapping[str, Any]) -> None:
         """Apply the namespace, the SlurmCluster and NodeSets by name, each with its spec; `clusterRef` is added."""
@@ -252,13 +265,13 @@ class Cluster:
         """The `seltzer` command in the cluster's namespace."""
         return self.sandbox.seltzer("--namespace", self.namespace, *words, check=check)
 
-    def wait_ready(self, deadline: float = 120.0) -> None:
+    def wait_ready(self, deadline: float = PATIENCE) -> None:
         """Wait until the SlurmCluster and all its NodeSets are Ready as they are now."""
         end = time.monotonic() + deadline
         for what in (f"slurmcluster/{self.name}", *(f"nodeset/{name}" for name in self.nodesets())):
             self.wait(what, "Ready", deadline=max(1.0, end - time.monotonic()))
 
-    def wait(self, what: str, condition: str, status: str = "True", deadline: float = 120.0) -> None:
+    def wait(self, what: str, condition: str, status: str = "True", deadline: float = PATIENCE) -> None:
         """Wait for a condition of an object such as nodeset/cpu; fail with what `seltzer status` says."""
         words = ("wait", f"--for=condition={condition}={status}", what, f"--timeout={deadline:.0f}s")
         if self.kubectl(*words, check=False).code:
@@ -330,22 +343,31 @@ class Cluster:
         lines = self.login("squeue", "--noheader", "--states=all", "--format=%i %T").splitlines()
         return dict(line.split() for line in lines)
 
-    def wait_for_job(self, job: str, state: str, deadline: float = 60.0) -> None:
+    def wait_for_job(self, job: str, state: str, deadline: float = PATIENCE) -> None:
         until(f"job {job} is {state}", lambda: self.jobs().get(job) == state, deadline)
 
     def scale(self, nodeset: str, replicas: int) -> None:
         self.kubectl("scale", f"nodeset/{nodeset}", f"--replicas={replicas}")
 
     def hold(self, *options: str) -> str:
-        """Start a batch job that runs until `release`; its ID, once it runs."""
-        job = self.sbatch("trap 'kill $!; exit 0' USR1; sleep 900 & wait", *options)
+        """Start a batch job that runs until `release`; its ID, once its script runs."""
+        nap = f"900.{random.getrandbits(48)}"
+        job = self.sbatch(f"trap 'kill $!; exit 0' USR1; sleep {nap} & wait", *options)
+        self._naps[job] = nap
         self.wait_for_job(job, "RUNNING")
+        self._wait_for_script(job)
         return job
 
     def release(self, job: str) -> None:
         """Let a job of `hold` end well, and wait until it has."""
+        self._wait_for_script(job)  # the job may have been requeued
         self.login("scancel", "--batch", "--signal=USR1", job)
         self.wait_for_job(job, "COMPLETED")
+
+    def _wait_for_script(self, job: str) -> None:
+        """Wait until the script of a job of `hold` takes signals: Slurm shows a job as running before it has one."""
+        nap = self._naps[job]
+        until(f"the script of job {job} runs", lambda: _runs("sleep", nap))
 
     def job(self, job: str) -> dict[str, str]:
         """slurmctld's record of a job: JobState, Restarts, NodeList and so on."""
@@ -366,7 +388,7 @@ class Cluster:
         self.patch("slurmcluster", self.name, {"spec": {"config": config}})
         return self.config_settled()
 
-    def config_settled(self, deadline: float = 90.0) -> dict[str, Any]:
+    def config_settled(self, deadline: float = PATIENCE) -> dict[str, Any]:
         """The condition ConfigValid once it is about the cluster as it is now, and nothing is under way any more."""
 
         def settled() -> dict[str, Any] | None:
@@ -423,7 +445,7 @@ class Cluster:
         """Delete it in the background. The session fails at its end if the deletion does."""
         self.sandbox.later(self.delete)
 
-    def delete(self, deadline: float = 120.0) -> None:
+    def delete(self, deadline: float = 240.0) -> None:
         """Cancel all jobs, delete the SlurmCluster and the NodeSets, then the namespace, and wait until all is gone."""
         self.run("scancel", "--state=PENDING", user="root")
         self.run("scancel", "--state=RUNNING", user="root")
@@ -434,12 +456,22 @@ class Cluster:
         self.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
         self._delete_namespace(deadline)
 
-    def delete_namespace_later(self, deadline: float = 60.0) -> None:
+    def delete_namespace_later(self, deadline: float = 180.0) -> None:
         """Delete the namespace of a cluster that a test has deleted, in the background."""
         self.sandbox.later(partial(self._delete_namespace, deadline))
 
     def _delete_namespace(self, deadline: float) -> None:
         self.sandbox.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", f"--timeout={deadline:.0f}s")
+
+
+def _runs(*words: str) -> bool:
+    """Whether a process of this machine, which has all containers, has exactly this command line."""
+    wanted = "".join(f"{word}\0" for word in words).encode()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has just ended
+            if file.read_bytes() == wanted:
+                return True
+    return False
 
 
 def _fields(line: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from seltzer_sandbox.run.layout import Layout, Spec
 from seltzer_sandbox.run.processes import Record, Registry, Spawn
 
 READY_DEADLINE = 120.0
-APPLY_DEADLINE = 20.0
+APPLY_DEADLINE = 120.0
 _POLL = 0.02
 _MOST_RESTARTS = 5
 _RESTART_PAUSE = 0.5

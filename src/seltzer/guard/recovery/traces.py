@@ -52,6 +52,8 @@ class Trace:
     status: int | None = None
     """As from wait(2), if it ended by itself."""
     requeued: bool = False
+    ended_itself: bool = False
+    """It was requeued since its script had ended with a status: a run of a crontab, or `RequeueExit`."""
     cancelled: bool = False
     cancel_asked_by: int | None = None
     """The user who asked to cancel it, if the log says neither that this was done nor that it was refused."""
@@ -123,7 +125,7 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
-    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = False
+    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = trace.ended_itself = False
     trace.status = trace.cancel_asked_by = None
     trace.unknown_ends = 0
 
@@ -175,6 +177,8 @@ def _end(trace: Trace, _: re.Match[str]) -> None:
 
 
 def _requeue(trace: Trace, _: re.Match[str]) -> None:
+    if not trace.requeued:
+        trace.ended_itself = trace.ended and trace.status not in (None, _NO_STATUS)
     trace.requeued = True
 
 
@@ -216,7 +220,7 @@ def _release(trace: Trace, match: re.Match[str]) -> None:
     trace.held = False
     if int(match["uid"]) != _SLURM_USER:
         trace.started, trace.ended, trace.requeued, trace.status = "", False, False, None
-        trace.finished, trace.exiting, trace.unknown_ends = False, False, 0
+        trace.finished, trace.exiting, trace.unknown_ends, trace.ended_itself = False, False, 0, False
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[Trace, re.Match[str]], None]], ...] = tuple(

@@ -165,7 +165,8 @@ def of_known(
     if state in ALIVE:
         if trace.cancelled and not trace.requeued:
             return JobVerdict("cancelled", "cancel", "it had been cancelled, which was not saved")
-        if trace.ended and trace.ran:
+        # Slurm requeues it once more if it is told of the end once more.
+        if trace.ended and (trace.ran or trace.ended_itself):
             return JobVerdict("ran", "complete", f"it had ended{exit_words(trace)}, which was not saved")
     return None
 

@@ -52,6 +52,14 @@ CASES: dict[str, tuple[list[str], Trace]] = {
         [START, "_job_complete: requeue JobId=7 per user/system request", END, "Requeuing JobId=7"],
         Trace(started="n1", ended=True, requeued=True),
     ),
+    "requeued, since a node could not run it": (
+        [START, "_job_complete: JobId=7 WEXITSTATUS 1", "_job_complete: requeue JobId=7 per user/system request", END],
+        Trace(started="n1", ended=True, status=256, requeued=True),
+    ),
+    "a run of a crontab, which waits for its next time": (
+        [START, "_job_complete: JobId=7 WEXITSTATUS 0", END, "Requeuing JobId=7"],
+        Trace(started="n1", ended=True, status=0, requeued=True, ended_itself=True),
+    ),
     "requeued, and started again": ([START, "Requeuing JobId=7", START], Trace(started="n1")),
     "a requeue that was refused": (
         [START, "_slurm_rpc_requeue: Requeue of JobId=7 returned an error: Job is pending execution"],

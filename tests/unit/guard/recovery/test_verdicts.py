@@ -146,6 +146,12 @@ KNOWN: dict[str, tuple[Trace, str, str | None]] = {
     "saved as waiting, waits": (WAITS, "PENDING", None),
     "saved as running, runs": (STARTED, "RUNNING", None),
     "saved as running, had ended": (ENDED, "RUNNING", "complete"),
+    "saved as running, had ended and been requeued": (
+        Trace(started="n1", ended=True, status=0, requeued=True, ended_itself=True),
+        "RUNNING",
+        "complete",
+    ),
+    "saved as running, had been requeued": (Trace(started="n1", requeued=True), "RUNNING", None),
     "saved as running, had been cancelled": (Trace(started="n1", cancelled=True), "RUNNING", "cancel"),
     "saved as running, cancelled, requeued": (Trace(started="n1", cancelled=True, requeued=True), "RUNNING", None),
     "saved as running, was sent a signal": (Trace(started="n1"), "RUNNING", None),
