@@ -1,4 +1,4 @@
-"""The operator's view of Kubernetes: a store for each source that a controller is registered with.
+"""The operator's view of Kubernetes: a store for each selection that a controller is registered with.
 
 The reflectors run only while we lead. Their first list therefore contains all writes of an earlier leader, and an
 object that isn't in a store doesn't exist: only we create the objects that we look for.
@@ -29,10 +29,10 @@ T = TypeVar("T", bound=HasMeta)
 
 
 @dataclass(frozen=True)
-class Source(Generic[T]):
+class Selection(Generic[T]):
     """Objects of one kind: all of them, or those that a label selector matches.
 
-    Equal sources share one store and one watch. The store has the indices of all of them.
+    Equal selections share one store and one watch. The store has the indices of all of them.
     """
 
     resource: Resource[T]
@@ -44,9 +44,9 @@ class Source(Generic[T]):
         return kind if self.selector in ("", MANAGED) else f"{kind} {self.selector}"
 
 
-def managed(resource: Resource[T], **indices: Index[T]) -> Source[T]:
+def managed(resource: Resource[T], **indices: Index[T]) -> Selection[T]:
     """The objects of a kind that Seltzer creates. Others take no memory."""
-    return Source(resource, MANAGED, indices)
+    return Selection(resource, MANAGED, indices)
 
 
 def _cluster(item: HasMeta) -> Sequence[str]:
@@ -65,22 +65,22 @@ def _machine(pod: Pod) -> Sequence[str]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-CLUSTERS: Final = Source(kinds.CLUSTERS)
-NODESETS: Final = Source(kinds.NODESETS, indices={"cluster": lambda item: (str(cluster_key(item)),)})
-NODES: Final = Source(kinds.NODES)
+CLUSTERS: Final = Selection(kinds.CLUSTERS)
+NODESETS: Final = Selection(kinds.NODESETS, indices={"cluster": lambda item: (str(cluster_key(item)),)})
+NODES: Final = Selection(kinds.NODES)
 PODS: Final = managed(kinds.PODS, cluster=_cluster, nodeset=_nodeset, on=_machine)
 DEPLOYMENTS: Final = managed(kinds.DEPLOYMENTS, cluster=_cluster)
 SERVICES: Final = managed(kinds.SERVICES, cluster=_cluster)
 POLICIES: Final = managed(kinds.POLICIES, cluster=_cluster)
 CLAIMS: Final = managed(kinds.CLAIMS)
 # Users' own claims too: pods wait forever for a claim that doesn't exist.
-ALL_CLAIMS: Final = Source(kinds.CLAIMS)
+ALL_CLAIMS: Final = Selection(kinds.CLAIMS)
 CONFIG_MAPS: Final = managed(kinds.CONFIG_MAPS, cluster=_cluster)
 SECRETS: Final = managed(kinds.SECRETS)
 LEASES: Final = managed(kinds.LEASES)
-VARIED: Final[tuple[Source[Any], ...]] = (DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES)
+VARIED: Final[tuple[Selection[Any], ...]] = (DEPLOYMENTS, SERVICES, CONFIG_MAPS, POLICIES)
 """The kinds of objects that each variant of a component has."""
-_SHARED: Final[tuple[Source[Any], ...]] = (
+_SHARED: Final[tuple[Selection[Any], ...]] = (
     *(CLUSTERS, NODESETS, NODES, ALL_CLAIMS),
     *(PODS, CLAIMS, SECRETS, LEASES),
     *VARIED,
@@ -88,17 +88,17 @@ _SHARED: Final[tuple[Source[Any], ...]] = (
 
 
 class Caches:
-    """A store and a reflector for each source. The stores that several controllers read are attributes."""
+    """A store and a reflector for each selection. The stores that several controllers read are attributes."""
 
-    def __init__(self, client: Client, sources: Iterable[Source[Any]]) -> None:
-        indices: dict[Source[Any], dict[str, Index[Any]]] = {}
-        for source in (*_SHARED, *sources):
-            indices.setdefault(source, {}).update(source.indices)
-        self._stores: dict[Source[Any], Store[Any]] = {source: Store(each) for source, each in indices.items()}
+    def __init__(self, client: Client, selections: Iterable[Selection[Any]]) -> None:
+        indices: dict[Selection[Any], dict[str, Index[Any]]] = {}
+        for selection in (*_SHARED, *selections):
+            indices.setdefault(selection, {}).update(selection.indices)
+        self._stores: dict[Selection[Any], Store[Any]] = {selection: Store(each) for selection, each in indices.items()}
         self._owned = {
-            source.resource.kind: each for source, each in self._stores.items() if source.selector == MANAGED
+            selection.resource.kind: each for selection, each in self._stores.items() if selection.selector == MANAGED
         }
-        self.reflectors = {source: _reflector(client, source, store) for source, store in self._stores.items()}
+        self.reflectors = {selection: _reflector(client, selection, store) for selection, store in self._stores.items()}
         self.clusters = self.store(CLUSTERS)
         self.nodesets = self.store(NODESETS)
         self.nodes = self.store(NODES)
@@ -116,9 +116,9 @@ class Caches:
         self._lease_changed: dict[Key, float] = {}  # the time of each Lease's last change, by our clock
         self.leases.watch(self._on_lease)
 
-    def store(self, source: Source[T]) -> Store[T]:
-        """The objects of a source that a controller is registered with."""
-        return self._stores[source]
+    def store(self, selection: Selection[T]) -> Store[T]:
+        """The objects of a selection that a controller is registered with."""
+        return self._stores[selection]
 
     def owned(self, kind: str) -> Store[Any]:
         """The objects of a kind that Seltzer creates."""
@@ -147,6 +147,6 @@ class Caches:
             self._lease_changed.pop(key_of(before), None)
 
 
-def _reflector(client: Client, source: Source[T], store: Store[T]) -> Reflector[T]:
-    selector = {"labelSelector": source.selector} if source.selector else None
-    return Reflector(client, source.resource, store, selector=selector)
+def _reflector(client: Client, selection: Selection[T], store: Store[T]) -> Reflector[T]:
+    selector = {"labelSelector": selection.selector} if selection.selector else None
+    return Reflector(client, selection.resource, store, selector=selector)

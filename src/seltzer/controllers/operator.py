@@ -31,7 +31,7 @@ class Operator:
     def __init__(
         self, client: Client, route: Route, may_write: Callable[[], None], images: Images, *, settle: float = 0.05
     ) -> None:
-        self.caches = Caches(client, (each.source for one in CONTROLLERS for each in one.all_watches()))
+        self.caches = Caches(client, (each.selection for one in CONTROLLERS for each in one.all_watches()))
         self.connections = SlurmConnections(route, may_write, self._slurm_changed)
         recorder = Recorder(client, "seltzer")
         shared = Shared(client, self.caches, Children(self.caches), self.connections, recorder, images)

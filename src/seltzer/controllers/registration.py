@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from seltzer.api.core import Pod
 from seltzer.build.images import Images
-from seltzer.controllers.caches import Caches, Source, managed
+from seltzer.controllers.caches import Caches, Selection, managed
 from seltzer.controllers.children import Children
 from seltzer.controllers.slurm_connection import SlurmConnections
 from seltzer.kube.client import Client
@@ -42,12 +42,12 @@ class Reconciler(Protocol):
 
 @dataclass(frozen=True)
 class Watch:
-    """A source, and which of the controller's keys a change of its objects concerns.
+    """A selection of objects, and which of the controller's keys a change of its objects concerns.
 
     An urgent change skips the cool-down after an expensive pass.
     """
 
-    source: Source[Any]
+    selection: Selection[Any]
     keys: Keys
     urgent: bool = False
 
@@ -62,7 +62,7 @@ class Registration:
 
     # What logs and metrics call it.
     name: str
-    kind: Source[Any]
+    kind: Selection[Any]
     make: Callable[[Shared], Reconciler]
     # The kinds of the objects that it makes, and whose they are.
     owns: tuple[Resource[Any], ...]
@@ -85,7 +85,7 @@ class Registration:
         """Give the controller the keys that changes concern."""
         for watch in self.all_watches():
             enqueue = controller.hurry if watch.urgent else controller.changed
-            caches.store(watch.source).watch(_watcher(caches, watch.keys, enqueue))
+            caches.store(watch.selection).watch(_watcher(caches, watch.keys, enqueue))
 
 
 def _watcher(caches: Caches, keys: Keys, enqueue: Callable[[Key], None]) -> Watcher[Any]:

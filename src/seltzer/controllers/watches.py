@@ -14,7 +14,7 @@ from seltzer.api.nodeset import NodeSet
 from seltzer.api.slurmcluster import SlurmCluster
 from seltzer.build import names, users
 from seltzer.build.components import slurmd
-from seltzer.controllers import caches as sources
+from seltzer.controllers import caches as selections
 from seltzer.controllers import machines
 from seltzer.controllers.caches import Caches, managed
 from seltzer.controllers.cluster import ClusterController
@@ -79,15 +79,15 @@ def _clusters_of_claim(
 
 CLUSTER: Final = Registration(
     name="slurmcluster",
-    kind=sources.CLUSTERS,
+    kind=selections.CLUSTERS,
     make=ClusterController,
     owns=tuple(each for each in kinds.CHILDREN if each is not kinds.LEASES),
     owner=_cluster_of_child,
     watches=(
-        Watch(sources.LEASES, _cluster_of_lease),
-        Watch(sources.NODESETS, _cluster_of_nodeset),
-        Watch(sources.NODES, _clusters_on_machine),
-        Watch(sources.ALL_CLAIMS, _clusters_of_claim),
+        Watch(selections.LEASES, _cluster_of_lease),
+        Watch(selections.NODESETS, _cluster_of_nodeset),
+        Watch(selections.NODES, _clusters_on_machine),
+        Watch(selections.ALL_CLAIMS, _clusters_of_claim),
     ),
     slurm=lambda caches, cluster, change: (cluster,),
     users=lambda cluster: (cluster,),
@@ -170,18 +170,18 @@ def _cluster_of_ready_slurmd(before: Pod | None, after: Pod | None) -> Key | Non
 
 NODESET: Final = Registration(
     name="nodeset",
-    kind=sources.NODESETS,
+    kind=selections.NODESETS,
     make=NodeSetController,
     owns=(kinds.PODS, kinds.SECRETS, kinds.CONFIG_MAPS, kinds.POLICIES, kinds.BUDGETS),
     owner=_nodeset_of_child,
     watches=(
-        Watch(sources.CLUSTERS, _nodesets_of_cluster),
-        Watch(sources.NODESETS, _neighbours),
+        Watch(selections.CLUSTERS, _nodesets_of_cluster),
+        Watch(selections.NODESETS, _neighbours),
         # Urgent: no job should start on a machine that is being drained or has died.
-        Watch(sources.NODES, _nodesets_on_machine, urgent=True),
-        Watch(sources.ALL_CLAIMS, _nodesets_of_claim),
+        Watch(selections.NODES, _nodesets_on_machine, urgent=True),
+        Watch(selections.ALL_CLAIMS, _nodesets_of_claim),
         *(Watch(managed(each), _nodesets_without_slurm) for each in kinds.CHILDREN),
-        Watch(sources.CONFIG_MAPS, _nodesets_of_users),
+        Watch(selections.CONFIG_MAPS, _nodesets_of_users),
     ),
     slurm=_nodesets_of_slurm,
     slurm_news=_cluster_of_ready_slurmd,

@@ -1,4 +1,4 @@
-"""What is cached: how long a Lease is silent, and a store for each source. And what is measured."""
+"""What is cached: how long a Lease is silent, and a store for each selection. And what is measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.builders import objects
 from seltzer.api.slurmcluster import SlurmClusterStatus
 from seltzer.api.status import ControllerStatus, Standby, VolumeStatus
 from seltzer.controllers import metrics
-from seltzer.controllers.caches import LEASES, PODS, Caches, Source, managed
+from seltzer.controllers.caches import LEASES, PODS, Caches, Selection, managed
 from seltzer.kube import kinds
 from seltzer.kube.client import Client
 from seltzer.kube.resource import Key
@@ -48,8 +48,8 @@ def test_a_lease_is_silent_since_its_last_change_by_our_own_clock(monkeypatch: p
     assert caches.silence(key) == 0
 
 
-def test_sources_of_one_kind_have_stores_of_their_own_and_equal_ones_share_one() -> None:
-    theirs = Source(kinds.PODS, "app=theirs")
+def test_selections_of_one_kind_have_stores_of_their_own_and_equal_ones_share_one() -> None:
+    theirs = Selection(kinds.PODS, "app=theirs")
     caches = Caches(nothing(), [theirs, managed(kinds.PODS, name=lambda pod: (pod.metadata.name,))])
     caches.store(theirs).put(objects.pod("a"))
     assert len(caches.store(theirs)) == 1 and len(caches.pods) == 0

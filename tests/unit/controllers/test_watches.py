@@ -29,7 +29,7 @@ from seltzer.build import operator as build_operator
 from seltzer.build.images import Images
 from seltzer.controllers import operator as operators
 from seltzer.controllers import watches
-from seltzer.controllers.caches import Caches, Source
+from seltzer.controllers.caches import Caches, Selection
 from seltzer.controllers.operator import CONTROLLERS, Operator
 from seltzer.controllers.registration import Registration, Watch
 from seltzer.controllers.slurm_connection import Route
@@ -59,7 +59,7 @@ class Rig:
     def __init__(self) -> None:
         self.told: list[str] = []
         client = cast(Client, object())
-        self.caches = Caches(client, (each.source for one in CONTROLLERS for each in one.all_watches()))
+        self.caches = Caches(client, (each.selection for one in CONTROLLERS for each in one.all_watches()))
         watches.CLUSTER.wire(self.caches, cast(Controller, Told(self.told, "")))
         watches.NODESET.wire(self.caches, cast(Controller, Told(self.told, "set ", "soon ")))
         self._version = 0
@@ -200,7 +200,7 @@ async def test_nodesets_are_told_when_slurm_can_be_asked_again_even_if_it_has_no
 
 async def test_a_third_controller_is_one_row_and_its_pods_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    theirs = Source(kinds.PODS, "scheduler=slurm")
+    theirs = Selection(kinds.PODS, "scheduler=slurm")
 
     class Bridge:
         def __init__(self, *parts: object) -> None: ...
@@ -210,7 +210,7 @@ async def test_a_third_controller_is_one_row_and_its_pods_are_others(monkeypatch
 
     bridge = Registration(
         name="bridge",
-        kind=Source(kinds.SERVICES),
+        kind=Selection(kinds.SERVICES),
         make=Bridge,
         owns=(),
         owner=lambda caches, before, after: (),
@@ -228,7 +228,7 @@ def test_the_operator_may_watch_whatever_a_controller_is_registered_with() -> No
     (role,) = (each for each in build_operator.manifests("x", "image", Images()) if each["kind"] == "ClusterRole")
     for registration in CONTROLLERS:
         for each in registration.all_watches():
-            resource = each.source.resource
+            resource = each.selection.resource
             allowed = {
                 verb
                 for rule in role["rules"]
