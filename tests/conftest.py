@@ -91,11 +91,11 @@ def unattended(sandbox: Sandbox) -> Iterator[Sandbox]:
     there = sandbox.kubectl("get", *operator, check=False).code == 0
     if there:
         sandbox.kubectl("scale", *operator, "--replicas=0")
-        sandbox.kubectl("wait", "--for=delete", "pods", "--all", *system, "--timeout=60s")
+        sandbox.kubectl("wait", "--for=delete", "pods", "--all", *system, "--timeout=180s")
     yield sandbox
     if there:
         sandbox.kubectl("scale", *operator, "--replicas=2")
-        sandbox.kubectl("rollout", "status", *operator, "--timeout=60s")
+        sandbox.kubectl("rollout", "status", *operator, "--timeout=180s")
 
 
 @pytest.fixture(scope="session")

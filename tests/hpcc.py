@@ -10,7 +10,7 @@ def script(start: str, rows: int, columns: int, size: int = 200) -> str:
     """Shell commands that solve equations on rows x columns ranks in the working directory, and print the results."""
     lines = _SETTINGS.format(size=size, rows=rows, columns=columns).split()
     settings = "\n".join(["small", "nobody", "hpl.out", *lines])
-    return f"cat >hpccinf.txt <<'EOF'\n{settings}\nEOF\nrm -f hpccoutf.txt; timeout 200 {start} hpcc; cat hpccoutf.txt"
+    return f"cat >hpccinf.txt <<'EOF'\n{settings}\nEOF\nrm -f hpccoutf.txt; timeout 700 {start} hpcc; cat hpccoutf.txt"
 
 
 def results(printed: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from tests.harness import Answer, Cluster, until
+from tests.harness import PATIENCE, Answer, Cluster, until
 
 
 class Keys:
@@ -72,7 +72,7 @@ class Ssh:
                 self._agent = socket
                 add = ["ssh-add", "-q", str(self._keys.private(who))]
                 env = {**os.environ, "SSH_AUTH_SOCK": socket}
-                until("the agent answers", lambda: subprocess.run(add, env=env, check=False).returncode == 0, 10)
+                until("the agent answers", lambda: subprocess.run(add, env=env, check=False).returncode == 0)
                 yield
             finally:
                 self._agent = ""
@@ -114,5 +114,5 @@ class Ssh:
 
 
 def _answer(line: list[str], stdin: str = "") -> Answer:
-    done = subprocess.run(line, capture_output=True, timeout=60, input=stdin.encode(), check=False)
+    done = subprocess.run(line, capture_output=True, timeout=PATIENCE, input=stdin.encode(), check=False)
     return Answer(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

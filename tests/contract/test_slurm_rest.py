@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -15,7 +16,7 @@ from tests.harness import Cluster
 
 from seltzer.slurm import metrics
 from seltzer.slurm.client import Outcome, SlurmClient
-from seltzer.slurm.errors import Refused
+from seltzer.slurm.errors import Refused, SlurmError
 from seltzer.slurm.hostlist import expand
 from seltzer.slurm.http import Http
 from seltzer.slurm.models import Node
@@ -86,10 +87,12 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
 
 
 async def until(what: str, ask: Callable[[], Awaitable[T | None]], deadline: float = 60.0) -> T:
-    """Ask until the answer is neither None nor False."""
+    """Ask until the answer is neither None nor False. An error of Slurm is no answer yet."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:
-        answer = await ask()
+        answer = None
+        with suppress(SlurmError):
+            answer = await ask()
         if answer is not None and answer is not False:
             return answer
         await asyncio.sleep(0.1)

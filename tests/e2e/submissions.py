@@ -225,7 +225,7 @@ COMPLETED
     --cpu-bind=cores | --cpu-bind=map_cpu:99999 | --cpu-bind=mask_cpu:0xffffffffffffffffffffffffffffffffffff
     --disable-status | --exact | --whole | --external-launcher | --ignore-signals=INT | --interactive
     --kill-on-bad-exit | --kill-on-bad-exit=0 | --kill-on-bad-exit=7 | --label | --mpi=none | --mpi=pmi2
-    --msg-timeout=1 | --overlap | --preserve-env | --pty | --pty=99 | --quit-on-interrupt
+    --msg-timeout=100 | --overlap | --preserve-env | --pty | --pty=99 | --quit-on-interrupt
     --prolog=/nonexistent | --epilog=/bin/false | --epilog=/nonexistent | --task-epilog=/bin/false
     --task-epilog=/nonexistent | --threads=1 | --threads=99999 | --treewidth=1 | --treewidth=0 | --treewidth=off
     --unbuffered | --wait=1 | --x11=nonsense | --export=ALL | --input=/dev/null | --input=none | --input=all

@@ -38,14 +38,14 @@ def running(cluster: Cluster) -> dict[str, str]:
     return {name: pods[name]["status"]["containerStatuses"][0]["containerID"] for name in names}
 
 
-def told(cluster: Cluster, what: str, kind: str, reason: str, deadline: float = 60.0) -> str:
+def told(cluster: Cluster, what: str, kind: str, reason: str) -> str:
     """The message of a condition that is False for this reason."""
 
     def found() -> str | None:
         condition = cluster.condition(what, kind)
         return condition["message"] if (condition.get("status"), condition.get("reason")) == ("False", reason) else None
 
-    return until(f"{what} has {kind}=False, {reason}", found, deadline)
+    return until(f"{what} has {kind}=False, {reason}", found)
 
 
 def refused(cluster: Cluster, manifest: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def test_more_nodes_than_slurm_can_have_change_nothing(cluster: Cluster) -> None
     cluster.wait("nodeset/more", "Ready")
     cluster.patch("nodeset", "cpu", {"spec": {"replicas": 1}})
     cluster.wait("nodeset/cpu", "Accepted")
-    cluster.kubectl("delete", "nodeset", "more", "--timeout=60s")
+    cluster.kubectl("delete", "nodeset", "more", "--timeout=180s")
 
 
 def test_a_cluster_of_few_nodes_says_how_many_are_left(cluster: Cluster) -> None:
@@ -98,7 +98,7 @@ def test_a_cluster_of_few_nodes_says_how_many_are_left(cluster: Cluster) -> None
     assert cluster.pods("more") == {}
     cluster.configure({"slurm.conf": None})
     cluster.wait("nodeset/more", "Ready")
-    cluster.kubectl("delete", "nodeset", "more", "--timeout=60s")
+    cluster.kubectl("delete", "nodeset", "more", "--timeout=180s")
 
 
 def test_a_nodeset_of_no_cluster_waits_for_one(cluster: Cluster) -> None:
@@ -112,7 +112,7 @@ def test_a_nodeset_of_no_cluster_waits_for_one(cluster: Cluster) -> None:
     cluster.apply(cluster.manifest("SlurmCluster", "later", {"login": {"replicas": 0}}))
     cluster.wait("slurmcluster/later", "Ready")
     cluster.wait("nodeset/orphan", "Ready")
-    cluster.kubectl("delete", "nodeset/orphan", "slurmcluster/later", "--timeout=90s")
+    cluster.kubectl("delete", "nodeset/orphan", "slurmcluster/later", "--timeout=180s")
 
 
 def test_of_two_nodesets_with_one_name_the_second_is_refused(cluster: Cluster) -> None:
@@ -127,9 +127,9 @@ def test_of_two_nodesets_with_one_name_the_second_is_refused(cluster: Cluster) -
     assert message.endswith("choose another name")
     assert other.pods() == {}
     assert set(cluster.slurm_nodes()) == {"cpu-0"}
-    other.kubectl("delete", "nodeset", "cpu", "--timeout=60s")
+    other.kubectl("delete", "nodeset", "cpu", "--timeout=180s")
     assert set(cluster.slurm_nodes()) == {"cpu-0"}, "the other one's record stays"
-    cluster.sandbox.kubectl("delete", "namespace", other.namespace, "--timeout=60s")
+    cluster.sandbox.kubectl("delete", "namespace", other.namespace, "--timeout=180s")
 
 
 def test_a_nodeset_from_a_namespace_that_is_not_let_in_is_refused(cluster: Cluster) -> None:
@@ -141,8 +141,8 @@ def test_a_nodeset_from_a_namespace_that_is_not_let_in_is_refused(cluster: Clust
     message = told(other, "nodeset/stranger", "Accepted", "NotAllowed")
     assert "add it to spec.nodeSets.namespaces of the cluster" in message
     assert other.pods() == {}
-    other.kubectl("delete", "nodeset", "stranger", "--timeout=60s")
-    cluster.sandbox.kubectl("delete", "namespace", other.namespace, "--timeout=60s")
+    other.kubectl("delete", "nodeset", "stranger", "--timeout=180s")
+    cluster.sandbox.kubectl("delete", "namespace", other.namespace, "--timeout=180s")
 
 
 BAD_TEMPLATES = [
@@ -178,7 +178,7 @@ def test_a_template_that_the_api_server_refuses_is_reported_in_its_words(cluster
     assert cluster.condition("slurmcluster/demo", "Ready")["status"] == "True"
     cluster.patch("slurmcluster", "demo", {"spec": {"rest": {"podTemplate": None}}})
     cluster.wait("slurmcluster/demo", "Reconciled")
-    cluster.kubectl("delete", "nodeset", "invalid", "--timeout=60s")
+    cluster.kubectl("delete", "nodeset", "invalid", "--timeout=180s")
 
 
 def test_an_image_that_does_not_exist_never_replaces_what_runs(cluster: Cluster) -> None:
@@ -215,7 +215,7 @@ def test_a_nodeset_whose_image_does_not_exist_says_so(cluster: Cluster) -> None:
     assert message.endswith("check the image's name and the registry's credentials")
     cluster.patch("nodeset", "lost", {"spec": {"image": None}})
     cluster.wait("nodeset/lost", "Ready")
-    cluster.kubectl("delete", "nodeset", "lost", "--timeout=60s")
+    cluster.kubectl("delete", "nodeset", "lost", "--timeout=180s")
 
 
 def said(cluster: Cluster, what: str, words: str, kind: str = "Ready") -> str | None:
@@ -232,8 +232,8 @@ def test_a_quota_that_is_used_up_is_reported_and_more_of_it_goes_on(cluster: Clu
     message = told(cluster, "nodeset/crowd", "Ready", "Refused")
     assert "exceeded quota: few" in message
     cluster.apply({**quota, "spec": {"hard": {"pods": str(pods + 2)}}})
-    cluster.wait("nodeset/crowd", "Ready", deadline=60)
-    cluster.kubectl("delete", "resourcequota/few", "nodeset/crowd", "--timeout=60s")
+    cluster.wait("nodeset/crowd", "Ready")
+    cluster.kubectl("delete", "resourcequota/few", "nodeset/crowd", "--timeout=180s")
 
 
 def test_a_volume_that_nobody_provides_is_reported_with_what_to_do(cluster: Cluster) -> None:
@@ -245,7 +245,7 @@ def test_a_volume_that_nobody_provides_is_reported_with_what_to_do(cluster: Clus
         "if there is no StorageClass no-such-class, add it, or delete the cluster and create it with another "
         "controller.storage.className"
     )
-    cluster.kubectl("delete", "slurmcluster/dry", "--timeout=60s")
+    cluster.kubectl("delete", "slurmcluster/dry", "--timeout=180s")
     until("its claim is gone", lambda: cluster.get("pvc/dry-slurmctld") == {})
 
 

@@ -59,15 +59,14 @@ def refused(cluster: Cluster, line: str, code: int = 1) -> str:
 
 
 def versions(sandbox: Sandbox) -> dict[str, str]:
-    """The resourceVersion of all that `install` makes, but of what changes by itself."""
+    """The version of all that `install` makes: its generation where it has one, since a status changes by itself."""
     kinds = "serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,services"
     found = sandbox.get(kinds, "--namespace", "seltzer-system")["items"]
     found += sandbox.get("crds,clusterroles,clusterrolebindings", "--field-selector=metadata.name!=x")["items"]
+    found.append(sandbox.get("deployment", "seltzer-operator", "--namespace", "seltzer-system"))
     ours = [each["metadata"] for each in found if "seltzer" in each["metadata"]["name"]]
-    assert len(ours) >= 9
-    deployment = sandbox.get("deployment", "seltzer-operator", "--namespace", "seltzer-system")["metadata"]
-    generation = {"deployment": str(deployment["generation"])}
-    return {f"{each['name']} {each['uid']}": each["resourceVersion"] for each in ours} | generation
+    assert len(ours) >= 10
+    return {f"{each['name']} {each['uid']}": str(each.get("generation", each["resourceVersion"])) for each in ours}
 
 
 def test_to_install_again_changes_nothing(cluster: Cluster) -> None:
@@ -94,8 +93,9 @@ def test_what_create_prints_kubectl_applies(cluster: Cluster) -> None:
 
 
 def test_status_shows_a_healthy_cluster(cluster: Cluster) -> None:
+    until("no job is left on a node", lambda: "cpu  2/2 ready  2 idle" in printed(cluster, "seltzer status demo"))
     shown = printed(cluster, "seltzer status demo")
-    for words in ("demo  Ready  Slurm 26.", "slurmctld   ready", "config      valid", "cpu  2/2 ready  2 idle"):
+    for words in ("demo  Ready  Slurm 26.", "slurmctld   ready", "config      valid"):
         assert words in shown
     assert "problems" not in shown
     assert "\x1b" not in shown, "no colours where nobody sees them"
@@ -148,7 +148,7 @@ def test_sbatch_sends_a_script_of_this_machine_along(cluster: Cluster, tmp_path:
     assert cluster.job(job)["JobName"] == "my"
     piped = printed(cluster, "seltzer sbatch demo --parsable", stdin=script.read_text()).strip()
     listed = printed(cluster, "seltzer squeue demo --noheader --format=%i").split()
-    assert sorted(listed) == sorted([job, piped])
+    assert {job, piped} <= set(listed)  # an srun of the test before may be COMPLETING
     assert "\tsleep" not in printed(cluster, f"seltzer scontrol demo write batch_script {job} -")
     printed(cluster, f"seltzer scancel demo {job} {piped}")
     until("both are gone", lambda: printed(cluster, "seltzer squeue demo --noheader") == "")

@@ -19,7 +19,8 @@ def answer_of(sandbox: Sandbox, pod_name: str, *words: str) -> str | None:
 def test_three_nodes_are_ready_in_different_zones_and_racks(sandbox: Sandbox) -> None:
     nodes = sandbox.get("nodes")["items"]
     assert [node["metadata"]["name"] for node in nodes] == ["n1", "n2", "n3"]
-    assert {sandbox.ready(name) for name in ("n1", "n2", "n3")} == {"True"}
+    for name in ("n1", "n2", "n3"):
+        sandbox.wait_for_node(name, "True")
     for label in ("topology.kubernetes.io/zone", "topology.seltzer.dev/rack"):
         assert len({node["metadata"]["labels"][label] for node in nodes}) == 3
 
@@ -86,7 +87,8 @@ def test_a_volume_belongs_to_the_pods_group(sandbox: Sandbox) -> None:
     try:
         sandbox.apply(claim("grouped"), pod("member", "touch /data/mine && sleep 600", **mounted("grouped"), **group))
         sandbox.wait_for_pods("test=member")
-        assert sandbox.exec("member", "stat", "-c", "%u %g", "/data/mine").stdout == "1234 4321\n"
+        ask = partial(answer_of, sandbox, "member", "stat", "-c", "%u %g", "/data/mine")
+        assert until("the file is there", ask) == "1234 4321\n"
     finally:
         sandbox.delete("pod/member", "pvc/grouped")
 
@@ -132,8 +134,8 @@ def test_a_service_account_may_do_only_what_it_was_given(sandbox: Sandbox) -> No
     try:
         sandbox.apply(pod("caller", "sleep 600"))
         sandbox.wait_for_pods("test=caller")
-        answer = sandbox.exec("caller", "python3", "-c", ask, check=False)
-        assert "HTTP Error 403: Forbidden" in answer.stderr  # known, and not allowed: not 401, no TLS error
+        words = "HTTP Error 403: Forbidden"  # known, and not allowed: not 401, no TLS error
+        until(words, lambda: words in sandbox.exec("caller", "python3", "-c", ask, check=False).stderr)
     finally:
         sandbox.delete("pod/caller")
 

@@ -26,6 +26,8 @@ def refused(*words: str, env: dict[str, str] | None = None, code: int = 1) -> st
 
 
 def test_status_tells_people_and_programs_the_same(sandbox: Sandbox) -> None:
+    for name in ("n1", "n2", "n3"):
+        sandbox.wait_for_node(name, "True")
     status = json.loads(sandbox.command("status", "--output", "json"))
     assert status["up"] is True
     assert [(node["name"], node["state"], node["ready"]) for node in status["nodes"]] == [
@@ -178,7 +180,7 @@ def test_two_commands_at_once_do_not_meet(sandbox: Sandbox) -> None:
         subprocess.Popen([SELTZER, "sandbox", "up", "--name", sandbox.name], stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    errors = [process.communicate(timeout=60)[1] for process in both]
+    errors = [process.communicate(timeout=300)[1] for process in both]
     codes = [process.returncode for process in both]
     assert 0 in codes
     for code, error in zip(codes, errors, strict=True):
@@ -208,7 +210,7 @@ def test_after_control_c_up_and_down_simply_work(spare: str) -> None:
         if "keys and certificates" in line:  # a step is reported when it has ended: the API server is being started now
             break
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=60)[1]
+    rest = process.communicate(timeout=300)[1]
     assert process.returncode == 130
     assert "Traceback" not in rest
     succeed("sandbox", "up", "--name", spare)

@@ -76,7 +76,7 @@ def test_jobs_on_a_node_that_a_person_drained_are_waited_for(cluster: Cluster) -
     cluster.scale("strict", 0)
     until("it is waited for", lambda: "waiting for the jobs on strict-0" in message(cluster, "strict"))
     # Twice the timeout, by slurmctld's own clock.
-    until("a while has passed", lambda: running_for(cluster, job) >= 9, deadline=30)
+    until("a while has passed", lambda: running_for(cluster, job) >= 9)
     assert cluster.jobs()[job] == "RUNNING"
     cluster.release(job)
     gone(cluster, "strict")

@@ -121,9 +121,14 @@ def volume(cluster: Cluster) -> Iterator[None]:
 
 def test_the_output_of_a_job_is_where_it_was_submitted(cluster: Cluster) -> None:
     job = shell(cluster, "mkdir -p project && cd project && sbatch --parsable --wrap 'hostname; pwd'").stdout.strip()
-    said = until("the output is there", lambda: shell(cluster, f"cat project/slurm-{job}.out").stdout)
-    assert said.split()[1:] == [f"{HOME}/project"]
-    assert said.split()[0] in ("cpu-0", "cpu-1")
+
+    def output() -> list[str] | None:
+        said = shell(cluster, f"cat project/slurm-{job}.out").stdout.splitlines()
+        return said if len(said) == 2 else None
+
+    host, folder = until("the output is there", output)
+    assert folder == f"{HOME}/project"
+    assert host in ("cpu-0", "cpu-1")
 
 
 def test_python_functions_run_as_jobs_as_the_guide_says(cluster: Cluster) -> None:
@@ -212,8 +217,9 @@ def test_another_class_brings_the_home_and_a_full_one_is_explained(bare: Cluster
     bare.patch("slurmcluster", "demo", {"spec": {"home": {"className": "limited"}}})
     bare.wait("slurmcluster/demo", "HomeReady")
     until("a login pod has it", lambda: "/home" in root(bare, MOUNTED).split())
+    bare.kubectl("rollout", "status", "deployment/demo-login", "--timeout=180s")
     until("a node has it", lambda: "/home" in in_node(bare, MOUNTED).split())
-    assert not bare.get("pod/demo-home"), "the pod that had it bound is gone"
+    until("the pod that had it bound is gone", lambda: not bare.get("pod/demo-home"))
     assert shell(bare, "pwd").stdout == f"{HOME}\n"
     remove_home(bare)
     root(bare, "head -c 8M /dev/zero >/home/everything 2>/dev/null; true")

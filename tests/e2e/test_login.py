@@ -14,7 +14,7 @@ from tests.ssh_client import Keys, Ssh, host_key
 
 SPACE = "login"
 # Kubelets bring a changed Secret when they next look, which may be minutes later; what is in the spec comes at once.
-KUBELET = 150.0
+KUBELET = 300.0
 # The limit of locked memory that the sandbox can give its containers.
 RAISED = "ulimit -l unlimited 2>/dev/null; ulimit -H -l"
 
@@ -28,8 +28,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 def cluster(installed: Sandbox, keys: Keys) -> Iterator[Cluster]:
     cluster = Cluster(installed, SPACE, "demo")
     login = {"authorizedKeys": [keys.public("ada")], "authorizedKeysSecret": {"name": "more-keys"}}
-    cluster.create({"login": login}, cpu={"replicas": 1})
+    installed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
     cluster.apply(secret(keys.public("grace")))
+    cluster.create({"login": login}, cpu={"replicas": 1})
     cluster.apply(pod("elsewhere", "exec sleep infinity"))
     cluster.wait_ready()
     cluster.sandbox.wait_for_pods("test=elsewhere", SPACE)
@@ -94,9 +95,13 @@ def test_who_fails_locks_nobody_else_out_of_the_same_address(ssh: Ssh) -> None:
 
 
 def test_a_person_is_greeted_with_the_state_of_the_cluster(ssh: Ssh) -> None:
-    said = ssh.from_here("ada", options=("-tt",), stdin="exit\n").stdout
-    assert "demo: 1 of 1 nodes idle." in said
-    assert "Debian" not in said
+
+    def greeting() -> str | None:
+        """Once the node is idle: a job of the tests before may be COMPLETING."""
+        said = ssh.from_here("ada", options=("-tt",), stdin="exit\n").stdout
+        return said if "demo: 1 of 1 nodes idle." in said else None
+
+    assert "Debian" not in until("the state of the cluster is shown", greeting)
 
 
 def test_slurms_options_are_completed(ssh: Ssh) -> None:
@@ -236,7 +241,7 @@ def test_a_changed_list_of_keys_counts_without_a_new_pod(cluster: Cluster, ssh: 
     before = cluster.pods()
     cluster.apply(secret(keys.public("barbara")))
     cluster.patch("slurmcluster", "demo", {"spec": {"login": {"authorizedKeys": [keys.public("edsger")]}}})
-    until("the new key of the spec opens, soon", lambda: ssh.from_here("edsger", "true").code == 0, 30)
+    until("the new key of the spec opens, soon", lambda: ssh.from_here("edsger", "true").code == 0, 120)
     until("the new key of the Secret opens", lambda: ssh.from_here("barbara", "true").code == 0, KUBELET)
     assert "Permission denied" in ssh.from_here("ada", "true").stderr
     assert "Permission denied" in ssh.from_here("grace", "true").stderr
@@ -255,9 +260,9 @@ def test_a_pod_that_is_replaced_waits_for_a_session_in_which_slurm_still_answers
         until("another pod is there", lambda: {name for name in cluster.pods() if "login" in name} - {old})
         cluster.wait("deployment/demo-login", "Available")
         cluster.kubectl(*inside, "touch", "/tmp/go")
-        answer = session.result(60)
+        answer = session.result(180)
     assert (answer.code, answer.stdout) == (0, "cpu-0\n"), answer.stderr
-    until("it goes when nobody is left", lambda: not cluster.get(f"pod/{old}"), 60)
+    until("it goes when nobody is left", lambda: not cluster.get(f"pod/{old}"), 180)
 
 
 def test_the_host_key_outlives_the_pod(cluster: Cluster, ssh: Ssh) -> None:
@@ -266,13 +271,12 @@ def test_the_host_key_outlives_the_pod(cluster: Cluster, ssh: Ssh) -> None:
     until("another pod is there", lambda: {name for name in cluster.pods() if "login" in name} - {old})
     cluster.wait("deployment/demo-login", "Available")
     until("it answers with the key that is known", lambda: ssh.from_here("edsger", "true").code == 0)
-    answer = ssh.from_a_pod("barbara", "srun hostname")
-    assert answer.stdout == "cpu-0\n", answer.stderr
+    until("its Service leads there", lambda: ssh.from_a_pod("barbara", "srun hostname").stdout == "cpu-0\n")
 
 
 def test_the_crontab_has_run_by_now_and_ends_when_it_is_removed(cluster: Cluster, crontab: None) -> None:
     ticks = ("exec", "cpu-0", "--container=slurmd", "--", "cat", "/tmp/ticks")
-    until("it has run", lambda: cluster.kubectl(*ticks).stdout.startswith("cpu-0\n"), 90)
+    until("it has run", lambda: cluster.kubectl(*ticks).stdout.startswith("cpu-0\n"), 240)
     cluster.login("scrontab", "-r")
     assert "hostname" not in cluster.run("scrontab", "-l").stdout
     until("its job is gone", lambda: cron_jobs(cluster) == 0)

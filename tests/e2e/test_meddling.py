@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +103,25 @@ def test_a_container_that_is_killed_gives_its_job_back(cluster: Cluster) -> None
     causes = (("Requeued", "slurmd's container ended with exit code 137"), ("Draining", "its pod is not ready"))
     before = told(cluster, causes)
     job = cluster.hold("--nodelist=cpu-0")
-    # The container's first process, which has slurmd's command among its words. The smallest of their numbers may be
-    # another's: they begin again when they are used up.
-    found = cluster.sandbox.processes_of("cpu-0", cluster.namespace, "/usr/sbin/slurmd")
-    (first,) = [each for each in found if "bash" in Path(f"/proc/{each}/cmdline").read_text().split("\0")[0]]
-    os.kill(first, signal.SIGKILL)
+    os.kill(until("its first process is found", lambda: first_process(cluster, "cpu-0")), signal.SIGKILL)
     put_back(cluster, job)
     until("it is told", lambda: told(cluster, causes) > before)
     cluster.login("scancel", job)
+
+
+def first_process(cluster: Cluster, pod: str) -> int | None:
+    """The first process of slurmd's container: a shell that has slurmd's command among its words.
+
+    Its children have these too until they execute something else. The smallest of their numbers may be another's: they
+    begin again when they are used up.
+    """
+    parents = {}
+    for process in cluster.sandbox.processes_of(pod, cluster.namespace, "/usr/sbin/slurmd"):
+        with suppress(OSError):  # it has just ended
+            if "bash" in Path(f"/proc/{process}/cmdline").read_text().split("\0")[0]:
+                parents[process] = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    first = [process for process, parent in parents.items() if parent not in parents]
+    return first[0] if len(first) == 1 else None
 
 
 def told(cluster: Cluster, causes: Iterable[tuple[str, str]]) -> int:
@@ -181,13 +192,16 @@ def test_a_cordon_while_slurm_is_out_of_reach_is_reported_as_soon_as_it_is_back(
     until("a new slurmrestd is stuck", lambda: len(rest_pods(cluster)) == 2)
     oldest = min(rest_pods(cluster), key=lambda pod: pod["metadata"]["creationTimestamp"])
     cluster.kubectl("delete", "replicaset", oldest["metadata"]["ownerReferences"][0]["name"])
+    name = oldest["metadata"]["name"]
+    # It answers while it terminates.
+    until("the old one is gone", lambda: not cluster.get(f"pod/{name}"))
     until("nobody answers", lambda: not answers(cluster))
     with cordoned(cluster):
         until("the operator can't tell it", lambda: "can't be" in ready(cluster))
         assert not drained(cluster)
         cluster.patch("slurmcluster", "demo", {"spec": {"rest": {"podTemplate": None}}})
         until("slurmrestd answers", lambda: answers(cluster))
-        until("both are drained", lambda: drained(cluster) == dict.fromkeys(BOTH, CORDONED), deadline=30)
+        until("both are drained", lambda: drained(cluster) == dict.fromkeys(BOTH, CORDONED))
     cluster.wait_ready()
 
 
@@ -227,20 +241,20 @@ def test_a_node_that_slurm_gave_up_in_an_outage_takes_jobs_again_when_it_answers
             "Slurm knows it", lambda: "SlurmdTimeout           = 5 sec" in cluster.login("scontrol", "show", "config")
         )
         processes = cluster.sandbox.processes_of("cpu-0", cluster.namespace, "/usr/sbin/slurmd")
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
+        signal_all(processes, signal.SIGSTOP)
         try:
-            until("Slurm gives it up", lambda: reason(cluster, "cpu-0") == "Not responding", deadline=150)
+            until("Slurm gives it up", lambda: reason(cluster, "cpu-0") == "Not responding")
         finally:
-            for process in processes:
-                os.kill(process, signal.SIGCONT)
+            signal_all(processes, signal.SIGCONT)
         until("it is told", lambda: times(cluster, "Resumed", words) > before)
     finally:
         cluster.patch("slurmcluster", "demo", {"spec": {"config": None}})
 
 
-def settings(cluster: Cluster) -> str:
-    return cluster.login("scontrol", "show", "config").replace(" ", "")
+def signal_all(processes: Iterable[int], what: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, what)
 
 
 def test_a_taint_that_comes_and_goes_again_and_again_soon_drains_no_more(cluster: Cluster) -> None:

@@ -67,20 +67,30 @@ def machine(name: str) -> dict[str, set[str]]:
     return {
         "processes": set(found.values()),
         "namespaces": namespaces(found) | named_namespaces(),
-        "mounts": set(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "mounts": {line for line in Path("/proc/self/mountinfo").read_text().splitlines() if not is_systemds(line)},
         "links": {line.split(":")[1] for line in output("ip", "-oneline", "link").splitlines()},
         "routes": set(output("ip", "route", "show", "table", "all").splitlines()),
         "rules": rules(),
         "settings": settings(),
-        "cgroups": {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if not of_another_sandbox(folder, name)},
+        "cgroups": {folder for folder, _, _ in os.walk("/sys/fs/cgroup") if not of_others(folder, name)},
         "files": {str(path) for path in (paths.state() / "sandboxes").glob("*") if not is_another(path.name, name)},
     }
 
 
-def of_another_sandbox(cgroup: str, name: str) -> bool:
-    """Whether a sandbox that isn't this one has this cgroup; of a line of /proc/PID/cgroup too."""
-    owner = re.search(r"/(seltzer-[a-z0-9-]+)", cgroup)
-    return owner is not None and owner[1] != Layout(name).cgroup
+def of_others(cgroup: str, name: str) -> bool:
+    """Whether another sandbox, or a unit of systemd that these tests aren't in, has this cgroup or line of
+    /proc/PID/cgroup.
+    """
+    if owner := re.search(r"/(seltzer-[a-z0-9-]+)", cgroup):
+        return owner[1] != Layout(name).cgroup
+    unit = re.search(r"/((system|user|machine)\.slice|init\.scope)(/|$)", cgroup)
+    ours = {line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()} - {"/"}
+    return unit is not None and not any(each in cgroup for each in ours)
+
+
+def is_systemds(mount: str) -> bool:
+    """Whether systemd makes and removes this mount with units and sessions that come and go."""
+    return mount.split()[4].startswith(("/run/credentials/", "/run/user/"))
 
 
 def is_another(file: str, name: str) -> bool:
@@ -99,7 +109,7 @@ def processes(name: str) -> dict[str, str]:
     strangers = {pid for pid in found if is_a_workers(pid, parents)}
     for pid in set(found) - strangers:
         with suppress(OSError):  # it has just ended
-            if any(of_another_sandbox(line, name) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()):
+            if any(of_others(line, name) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()):
                 strangers.add(pid)
     return {pid: line for pid, line in found.items() if pid not in strangers}
 
@@ -141,10 +151,11 @@ def named_namespaces() -> set[str]:
 
 
 def rules() -> set[str]:
+    """The host's, without what they have counted."""
     found = set(output("nft", "list", "ruleset").splitlines())
     if shutil.which("iptables-save"):
         found |= {line for line in output("iptables-save").splitlines() if not line.startswith("#")}
-    return found
+    return {re.sub(r"packets \d+ bytes \d+|\[\d+:\d+\]", "", line) for line in found}
 
 
 def output(*command: str) -> str:

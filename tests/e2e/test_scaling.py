@@ -123,6 +123,9 @@ def test_with_slurm_out_of_reach_no_pod_is_deleted(cluster: Cluster) -> None:
     until("a new slurmrestd is stuck", lambda: len(rest_pods(cluster)) == 2)
     oldest = min(rest_pods(cluster), key=lambda pod: pod["metadata"]["creationTimestamp"])
     cluster.kubectl("delete", "replicaset", oldest["metadata"]["ownerReferences"][0]["name"])
+    name = oldest["metadata"]["name"]
+    # It answers while it terminates.
+    until("the old one is gone", lambda: not cluster.get(f"pod/{name}"))
     until("nobody answers", lambda: all(pod["status"]["phase"] == "Pending" for pod in rest_pods(cluster)))
     cluster.scale("cpu", 1)
     generation = cluster.nodeset("cpu")["metadata"]["generation"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from typing import Any
 
 import pytest
@@ -39,8 +40,8 @@ class Watch:
         while not self._stop.wait(0.05):
             try:
                 nodes = self._cluster.rest("nodes/", key=self._key)["nodes"]
-            except OSError:
-                continue  # nobody answered in time: that is no look
+            except (AssertionError, ValueError, OSError, HTTPException):
+                continue  # slurmrestd didn't answer, or somebody else did in its place: that is no look
             self.fewest = min(self.fewest, sum(takes_jobs(set(node["state"])) for node in nodes))
             self.looks += 1
 
@@ -125,6 +126,12 @@ def test_a_paused_update_changes_nothing_until_it_goes_on(cluster: Cluster) -> N
     update(cluster, update={"maxUnavailable": 1})
 
 
+def stuck(cluster: Cluster) -> dict[str, str] | None:
+    """The condition Updated, once it says that the update is stuck."""
+    found = updated(cluster)
+    return found if found["reason"] == "Stuck" else None
+
+
 BROKEN: dict[str, dict[str, Any]] = {
     # Nobody listens there, so that it fails at once.
     "an image that doesn't exist": {"image": "127.0.0.1:1/slurmd:nonsense"},
@@ -140,12 +147,12 @@ def test_an_update_stops_at_its_first_pod_with(cluster: Cluster, broken: str) ->
     with Watch(cluster).looking() as watch:
         template = {"spec": {"containers": [{"name": "slurmd", **BROKEN[broken]}]}}
         update(cluster, podTemplate=template)
-        found = until("it says so", lambda: found if (found := updated(cluster))["reason"] == "Stuck" else None)
+        found = until("it says so", lambda: stuck(cluster))
         assert found["status"] == "False"
-        stuck = [name for name, uid in uids(cluster).items() if uid != before[name]]
-        assert len(stuck) == 1 and stuck[0] in found["message"], found
+        new = [name for name, uid in uids(cluster).items() if uid != before[name]]
+        assert len(new) == 1 and new[0] in found["message"], found
         assert cluster.condition("nodeset/cpu", "Ready")["status"] == "False"
-        assert stuck[0] in cluster.told("NodeSet", "cpu")["Stuck"]
+        assert new[0] in cluster.told("NodeSet", "cpu")["Stuck"]
         # The others work, and stay.
         assert len(cluster.login("srun", "--nodes=2", "hostname").split()) == 2
         assert len([name for name, uid in uids(cluster).items() if uid == before[name]]) == 2

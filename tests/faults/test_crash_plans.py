@@ -16,8 +16,7 @@ import pytest
 from tests.fakes.apiserver.things import NODESETS
 from tests.fakes.operator_rig import CLUSTERS, Rig, rigged
 
-# Each of these plays dozens of lives.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.virtual_time]
+pytestmark = pytest.mark.virtual_time
 
 T = TypeVar("T")
 Step = Callable[[Rig], Awaitable[None]]

@@ -11,7 +11,7 @@ import msgspec
 from seltzer.kube.resource import Resource
 
 T = TypeVar("T")
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 
 class Meta(msgspec.Struct, rename="camel", kw_only=True):

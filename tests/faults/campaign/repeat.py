@@ -17,8 +17,8 @@ from .book import Book, Outcome
 from .rig import SYSTEM, Rig
 from .table import Fault, pick_two
 
-PATIENCE = 90.0
-_FULL_DEADLINE = 90.0
+PATIENCE = 240.0
+_FULL_DEADLINE = 240.0
 _QUIET = 1.5
 _RETURN_WATCH = 3.0
 _WARM_UP = 3.0

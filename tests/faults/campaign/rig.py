@@ -23,7 +23,7 @@ from .shape import HOSTNAME, POOL_NAME, STEADY, Shape
 
 CLUSTER = "demo"
 SYSTEM = "seltzer-system"
-WHOLE_DEADLINE = 120.0
+WHOLE_DEADLINE = 240.0
 _NODES = "Slurm's nodes are"
 _CROWDED = "a standby is on the leader's node"
 _UNEVEN = "the pool's pods aren't spread evenly"
@@ -85,7 +85,7 @@ class Rig:
         patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": {HOSTNAME: where}}}}})
         for name, namespace in (("seltzer-operator", SYSTEM), ("coredns", "kube-system")):
             self.sandbox.kubectl("patch", f"deployment/{name}", "--namespace", namespace, "--patch", patch)
-            words = ("rollout", "status", f"deployment/{name}", "--namespace", namespace, "--timeout=90s")
+            words = ("rollout", "status", f"deployment/{name}", "--namespace", namespace, "--timeout=180s")
             self.sandbox.kubectl(*words)
 
     def end(self) -> None:
@@ -312,7 +312,7 @@ class Rig:
             yield
         finally:
             self.sandbox.kubectl("scale", *operator, "--replicas=2")
-            self.sandbox.kubectl("rollout", "status", *operator, "--timeout=90s", check=False)
+            self.sandbox.kubectl("rollout", "status", *operator, "--timeout=180s", check=False)
 
 
 def _ready(pod: dict[str, Any]) -> bool:
