@@ -104,7 +104,8 @@ def without_dns(cluster: Cluster, pod: str) -> Iterator[None]:
     """The pod's name server is an address where nobody answers."""
     inside = ("exec", pod, "-c", "slurmd", "--", "sh", "-c")
     cluster.kubectl(*inside, "cp /etc/resolv.conf /tmp/resolv.conf")
-    cluster.kubectl(*inside, "sed 's/^nameserver.*/nameserver 192.0.2.1/' /tmp/resolv.conf >/etc/resolv.conf")
+    nobody = "sed 's/^nameserver.*/nameserver 192.0.2.1/' /tmp/resolv.conf >/etc/resolv.conf"
+    cluster.kubectl(*inside, f"{nobody}; echo options timeout:30 >>/etc/resolv.conf")
     try:
         yield
     finally:
@@ -115,7 +116,8 @@ def test_a_job_finds_its_own_nodes_while_dns_is_down(cluster: Cluster) -> None:
     until("cpu-1 is idle", lambda: is_idle(cluster, "cpu-1"))
     names = ["cpu-1", full(cluster, "cpu-1")]
     wait = "rm -f /tmp/names.*; touch /tmp/names.waits; until test -e /tmp/names.go; do sleep 0.1; done"
-    ask = f"timeout 4 sh -c '{ASK}' sh {' '.join(names)} >/tmp/names.answer; mv /tmp/names.answer /tmp/names.answers"
+    # Whoever asks DNS waits for longer.
+    ask = f"timeout 20 sh -c '{ASK}' sh {' '.join(names)} >/tmp/names.answer; mv /tmp/names.answer /tmp/names.answers"
     cluster.sbatch(f"{wait}; {ask}", "--partition=all", "--nodelist=cpu-[0-1]", "--nodes=2")
     cat = ("exec", "cpu-0", "-c", "slurmd", "--")
     until("the job waits", lambda: cluster.kubectl(*cat, "ls", "/tmp/names.waits"))
