@@ -23,6 +23,8 @@ _BEFORE = r"(?:error: )?(?:sched(?:/\w+)?: )?(?:\w*_\w*: )?(?:HETJOB: )?"
 _DEBUG = re.compile(r"debug\d?:")
 _RECOVERED = re.compile(rf"Recovered {_JOB} Assoc=")
 _LEVEL = re.compile(r"Set debug level to '(?P<level>\w+)'")
+_UNREACHED = re.compile(r"(?:error: )?agent/is_node_resp: node:(?P<node>\S+) RPC:REQUEST_BATCH_JOB_LAUNCH ")
+_FIRST = re.compile(r"([^\[,]+)(?:\[(\d+))?")  # of a list of nodes
 _FLAGS = re.compile(r"Set DebugFlags to (?P<flags>\S*)")
 _BEGIN = re.compile(r"slurmctld version \S+ started on cluster ")
 SETTINGS = ("Set debug level to ", "Set DebugFlags to ", "slurmctld version ")
@@ -52,6 +54,8 @@ class Trace:
     status: int | None = None
     """As from wait(2), if it ended by itself."""
     requeued: bool = False
+    unreached: bool = False
+    """slurmctld could not send it to its node, and will report its end to itself, perhaps after a requeue."""
     ended_itself: bool = False
     """It was requeued since its script had ended with a status: a run of a crontab, or `RequeueExit`."""
     cancelled: bool = False
@@ -125,7 +129,8 @@ def _allocate(trace: Trace, match: re.Match[str]) -> None:
 
 def _start(trace: Trace, match: re.Match[str]) -> None:
     trace.started = match.groupdict().get("nodes") or trace.started or "a node"
-    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = trace.ended_itself = False
+    trace.ended = trace.requeued = trace.cancelled = trace.finished = trace.exiting = False
+    trace.ended_itself = trace.unreached = False
     trace.status = trace.cancel_asked_by = None
     trace.unknown_ends = 0
 
@@ -158,9 +163,12 @@ def _finish(trace: Trace, _: re.Match[str]) -> None:
 def _finish_unknown(trace: Trace, _: re.Match[str]) -> None:
     """A node reports the end of a job that slurmctld doesn't know, or only as the one that was put back for it.
 
+    slurmctld itself does, too, of a start that didn't reach its node, where the node's failure has already requeued it.
     Any user can cause this line, but only with the line of `_withdraw` after it.
     """
-    if trace.started and (trace.unknown_ends or not trace.finished):
+    if trace.unreached and trace.requeued:
+        trace.unreached = False
+    elif trace.started and (trace.unknown_ends or not trace.finished):
         trace.finished = True
         trace.unknown_ends += 1
 
@@ -306,6 +314,8 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
         found.unseen = True
         for trace in found.jobs.values():
             trace.unseen = True
+    if match := _UNREACHED.match(text):
+        _lose(match["node"], found)
     if "JobId=" not in text or _DEBUG.match(text):
         return
     for pattern, step in _RULES:
@@ -322,6 +332,13 @@ def _take(text: str, found: Evidence, settings: _Settings) -> None:
     if match := _RECOVERED.match(text):
         found.recovered.add(int(match["job"]))
         found.count(match)
+
+
+def _lose(node: str, found: Evidence) -> None:
+    """slurmctld couldn't send a job to this node. Which one isn't said: a script starts on the first of its nodes."""
+    for trace in found.jobs.values():
+        if (match := _FIRST.match(trace.started)) and match[1] + (match[2] or "") == node:
+            trace.unreached = True
 
 
 def has_launched(lines: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ END = "_job_complete: JobId=7 done"
 ASK = "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=7 uid 1000"
 
 UNKNOWN_END = "job_complete: invalid JobId=7 SLUID=s651M7H5H36Y00"
+UNREACHED = "agent/is_node_resp: node:n1 RPC:REQUEST_BATCH_JOB_LAUNCH : Communication connection failure"
 # Behind it if it was a command that reported the end.
 COMMAND = "_slurm_rpc_complete_job_allocation: JobId=7 error Invalid job id specified"
 # What the guard's message to slurmctld leaves in its log.
@@ -59,6 +60,22 @@ CASES: dict[str, tuple[list[str], Trace]] = {
     "a run of a crontab, which waits for its next time": (
         [START, "_job_complete: JobId=7 WEXITSTATUS 0", END, "Requeuing JobId=7"],
         Trace(started="n1", ended=True, status=0, requeued=True, ended_itself=True),
+    ),
+    "its node failed before it was there, and slurmctld reports the end of that start to itself": (
+        [START, UNREACHED, "requeue job JobId=7 due to failure of node n1", "Requeuing JobId=7", UNKNOWN_END],
+        Trace(started="n1", requeued=True),
+    ),
+    "then a node reports the end of an earlier run": (
+        [START, UNREACHED, "Requeuing JobId=7", UNKNOWN_END, UNKNOWN_END],
+        Trace(started="n1", requeued=True, finished=True),
+    ),
+    "another node failed": (
+        [START, UNREACHED.replace("n1", "n2"), "Requeuing JobId=7", UNKNOWN_END],
+        Trace(started="n1", requeued=True, finished=True),
+    ),
+    "the first of its nodes failed before it was there": (
+        [START.replace("n1", "n[1-3]"), UNREACHED, "Requeuing JobId=7", UNKNOWN_END],
+        Trace(started="n[1-3]", requeued=True),
     ),
     "requeued, and started again": ([START, "Requeuing JobId=7", START], Trace(started="n1")),
     "a requeue that was refused": (
