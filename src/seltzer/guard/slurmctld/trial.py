@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,9 +46,10 @@ _BEFORE_COMMENT = re.compile(r"(?:[^\\#]+|\\.?)*")
 
 def run(places: Places, times: Times, processes: Processes) -> int:
     """0 if slurmctld answers in time. The reason if not is printed and becomes the pod's termination message."""
-    signal.signal(signal.SIGTERM, lambda *_: _leave())
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())  # PID 1 ignores signals by default
     try:
-        error = _try(places, times, processes)
+        error = _try(places, times, processes, ended)
     except (OSError, ValueError) as problem:
         error = f"the configuration can't be tried: {problem}"
     line = (error or "slurmctld starts with this configuration")[:LIMIT]
@@ -57,12 +59,8 @@ def run(places: Places, times: Times, processes: Processes) -> int:
     return 1 if error else 0
 
 
-def _leave() -> None:
-    raise SystemExit(1)  # PID 1 ignores signals by default
-
-
-def _try(places: Places, times: Times, processes: Processes) -> str:
-    """What is wrong with the configuration; empty if nothing is."""
+def _try(places: Places, times: Times, processes: Processes, ended: threading.Event) -> str:
+    """What is wrong with the configuration; empty if nothing is. Raises SystemExit where it is ended before."""
     keys = {name: os.urandom(256) for name in config.KEYS}
     found = config.read(places.config, None)
     files = {**keys, **harmless(found)}
@@ -75,12 +73,14 @@ def _try(places: Places, times: Times, processes: Processes) -> str:
     try:
         readiness = Readiness(child, places.trial_port, times.probe, waker.wake)
         until = time.monotonic() + times.trial
-        while time.monotonic() < until and child.code is None:
+        while time.monotonic() < until and child.code is None and not ended.is_set():
             if readiness.ready:
                 return ""
             waker.wait(times.probe)
             processes.reap()
         readiness.cancel()
+        if ended.is_set():
+            raise SystemExit(1)
         if child.code is not None:
             why = child.exit_summary()
             return child.cause() or why
