@@ -296,7 +296,7 @@ loop() {
             if ! [[ ${due[$name]-} ]]; then
                 # A thousand nodes begin at different moments.
                 ((every > 300)) && every=300
-                due[$name]=$((now + RANDOM % every))
+                due[$name]=$((now + 1 + RANDOM % every))
             elif ((now >= due[$name])) && ! kill -0 "${running[$name]-}" 2>/dev/null; then
                 look "$name" "$timeout" &
                 running[$name]=$!

@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 FOLDER = resources.files("seltzer.build")
 SCONTROL = """#!/bin/bash
@@ -158,7 +159,9 @@ def test_a_check_fails_with_what_it_prints(node: Node, command: str, says: str) 
 
 
 def test_a_check_that_hangs_fails_with_what_it_has_printed_and_holds_up_no_other(node: Node) -> None:
-    node.check("hangs", "echo asking the disk; sleep 1000", timeout=1)
+    printed = 'until [ -e "$FOLDER/printed" ]; do /bin/sleep 0.01; done'  # its second begins when it has printed
+    write_program(node.folder / "bin" / "sleep", f'#!/bin/sh\n[ "$1" != 1 ] || {printed}\nexec /bin/sleep "$@"\n')
+    node.check("hangs", 'echo asking the disk; : >"$FOLDER/printed"; sleep 1000', timeout=1)
     node.check("other", "true")
     assert node.run("before").returncode == 1
     assert node.failed("hangs") == "no result after 1 s: asking the disk"
@@ -174,7 +177,8 @@ def test_what_a_check_leaves_behind_is_ended(node: Node, leaves: str) -> None:
     node.check("leaves", f"{leaves}\necho done; false")
     assert node.run("before").returncode == 1
     assert node.failed("leaves") == "done"
-    assert not [each for each in Path("/proc").glob("[0-9]*/environ") if f"MARK={node.folder}" in _text(each)]
+    mark = f"MARK={node.folder}"  # who was killed may take a moment to be gone
+    until(lambda: not [each for each in Path("/proc").glob("[0-9]*/environ") if mark in _text(each)])
 
 
 def _text(file: Path) -> str:
@@ -330,7 +334,7 @@ def test_a_check_that_failed_before_a_job_is_repeated_without_one(node: Node) ->
 def test_nodes_that_start_together_dont_run_their_checks_together(tmp_path: Path) -> None:
     """Each begins at another moment of the interval."""
     runner = FOLDER.joinpath("check_runner.sh").read_text()
-    line = re.search(r"due\[\$name\]=\$\(\(now \+ RANDOM % every\)\)", runner)
+    line = re.search(r"due\[\$name\]=\$\(\(now \+ 1 \+ RANDOM % every\)\)", runner)
     assert line
     script = f"now=0 every=60 name=x; declare -A due; {line[0]}; echo ${{due[x]}}"
     begins = {subprocess.run(["bash", "-c", script], capture_output=True, text=True).stdout for _ in range(30)}

@@ -135,6 +135,7 @@ def test_who_stands_by_only_looks_and_wins_soon_after_a_clean_release(api: FakeA
     standby.report.set("running", slurm_version="26.05.5", epoch="7")
     until("both have asked often", lambda: len(asked) > 5)
     assert {write["spec"]["holderIdentity"] for write in api.writes} == {"pod-a"}
+    until("who leads is announced", lambda: api.addresses)
     assert api.addresses == ["address-of-pod-a"]
     assert standby.in_contact()
     first.end()
@@ -182,7 +183,7 @@ def test_what_others_ask_is_passed_on_and_an_api_server_that_is_away_changes_not
     before = len(woken)
     annotate(api, hold="true")
     until("it is held", lambda: ours.hold)
-    assert len(woken) > before
+    until("somebody was woken", lambda: len(woken) > before)
     annotate(api, hold="false")
     until("it is not", lambda: not ours.hold)
     annotate(api, hold="true")

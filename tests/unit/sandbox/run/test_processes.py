@@ -292,4 +292,4 @@ def test_starting_an_init_leaves_no_file_open(registry: Registry, tmp_path: Path
         registry.start_init("hub", Spawn(["false"], tmp_path / "log"), DEADLINE)
     script = f"echo ready > /proc/self/fd/$READY; exec {waiting(pause)}"
     registry.start_init("hub", Spawn(["sh", "-c", script], tmp_path / "log"), DEADLINE).kill()
-    assert open_files() == before
+    assert open_files() <= before
