@@ -38,9 +38,9 @@ def container(sandbox: Sandbox, name: str) -> str:
 
 
 def beats_between(sandbox: Sandbox, name: str, begin: float, end: float) -> int:
-    """How often it beat then."""
+    """How often it beat then. A beat is a whole second."""
     beats = [int(line) for line in sandbox.exec(name, "cat", "/data/beat").stdout.split()]
-    return sum(begin < beat < end for beat in beats)
+    return sum(begin <= beat and beat + 1 <= end for beat in beats)
 
 
 def test_a_deployments_pod_moves_off_a_killed_node(sandbox: Sandbox) -> None:
