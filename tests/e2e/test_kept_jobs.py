@@ -314,19 +314,21 @@ def test_a_run_of_a_crontab_whose_end_was_not_saved_is_over(cluster: Cluster) ->
     cluster.login("sh", "-c", f"echo '* * * * * {RAN}; until test -e /tmp/go; do sleep 0.1; done' | scrontab -")
     [cron] = from_crontab(cluster, states="PENDING,RUNNING")
     cluster.wait_for_job(cron, "RUNNING")
+    cluster.login("scontrol", "update", "PartitionName=cpu", "State=DOWN", user="root")  # no second run comes
     with killed(cluster, f"Requeuing JobId={cron}") as outcomes:
         for pod in cluster.pods("cpu"):
             cluster.kubectl("exec", pod, "--", "touch", "/tmp/go")
     assert outcomes == {cron: "ran"}
 
     until("it has a next time", lambda: cron in from_crontab(cluster))
-    assert cluster.login("scrontab", "-l") != "", "nothing is disabled"
+    assert cluster.login("scrontab", "-l").startswith("* * * * * "), "nothing is disabled"
     assert runs(cluster)[cron] == 1
     cluster.login("scrontab", "-r")
+    cluster.login("scontrol", "update", "PartitionName=cpu", "State=UP", user="root")
 
 
 def from_crontab(cluster: Cluster, user: str = "user", states: str = "PENDING") -> dict[str, float]:
-    """The jobs of the user's crontab that wait, and when each starts."""
+    """The jobs of the user's crontab in these states, and when each starts."""
     words = ("--noheader", f"--states={states}", f"--user={user}", "--Format=JobID:|,CronJob:|,StartTime:|")
     lines = [line.split("|") for line in cluster.login("squeue", *words, user="root").splitlines()]
     return {job: datetime.fromisoformat(f"{start}+00:00").timestamp() for job, cron, start, _ in lines if cron == "Yes"}
